@@ -1,12 +1,12 @@
 #include "simbridge/base/log.h"
 
+#include "simbridge/base/mutex.h"
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <map>
 #include <string>
-
-#include "simbridge/base/mutex.h"
 
 namespace simbridge {
 namespace {
@@ -20,17 +20,27 @@ struct CauseState {
   unsigned long suppressed = 0;
 };
 
-void to_stderr(LogLevel level, std::string_view cause, std::string_view text, unsigned long suppressed) {
+void to_stderr(LogLevel level,
+               std::string_view cause,
+               std::string_view text,
+               unsigned long suppressed) {
   static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-  std::fprintf(stderr, "%s %.*s: %.*s", kNames[static_cast<int>(level)], static_cast<int>(cause.size()),
-               cause.data(), static_cast<int>(text.size()), text.data());
+  std::fprintf(stderr,
+               "%s %.*s: %.*s",
+               kNames[static_cast<int>(level)],
+               static_cast<int>(cause.size()),
+               cause.data(),
+               static_cast<int>(text.size()),
+               text.data());
   if (suppressed > 0) std::fprintf(stderr, " (%lu more of these left out)", suppressed);
   std::fputc('\n', stderr);
 }
 
 // relaxed: a level or sink that changes while a line is written may catch it or not.
-std::atomic<LogSink> g_sink{nullptr};            // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): process-wide by design
-std::atomic<LogLevel> g_lowest{LogLevel::kInfo}; // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): process-wide by design
+std::atomic<LogSink> g_sink{
+    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): process-wide by design
+std::atomic<LogLevel> g_lowest{LogLevel::kInfo};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables):
+                                                  // process-wide by design
 
 class Limiter {
  public:

@@ -1,8 +1,8 @@
 #pragma once
 // What: a clock that moves only when told.   Threads: advance() from one, reads from any.
-#include <atomic>
-
 #include "simbridge/base/clock.h"
+
+#include <atomic>
 
 namespace simbridge::test {
 

@@ -7,7 +7,8 @@
 namespace simbridge::test {
 
 inline std::uint64_t seed() {
-  if (const char* given = std::getenv("SIMBRIDGE_TEST_SEED")) return std::strtoull(given, nullptr, 10);
+  if (const char* given = std::getenv("SIMBRIDGE_TEST_SEED"))
+    return std::strtoull(given, nullptr, 10);
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 32U) | device();
 }

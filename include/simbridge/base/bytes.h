@@ -6,7 +6,8 @@
 
 namespace simbridge {
 
-/// A count of bytes. Made from a number only on purpose, so that frames and bytes are never mixed up.
+/// A count of bytes. Made from a number only on purpose, so that frames and bytes are never mixed
+/// up.
 struct Bytes {
   std::uint64_t count = 0;
 
@@ -26,10 +27,18 @@ struct Bytes {
 };
 
 namespace literals {
-constexpr Bytes operator""_B(unsigned long long n) { return Bytes{n}; }
-constexpr Bytes operator""_KiB(unsigned long long n) { return Bytes{n << 10}; }
-constexpr Bytes operator""_MiB(unsigned long long n) { return Bytes{n << 20}; }
-constexpr Bytes operator""_GiB(unsigned long long n) { return Bytes{n << 30}; }
+constexpr Bytes operator""_B(unsigned long long n) {
+  return Bytes{n};
+}
+constexpr Bytes operator""_KiB(unsigned long long n) {
+  return Bytes{n << 10};
+}
+constexpr Bytes operator""_MiB(unsigned long long n) {
+  return Bytes{n << 20};
+}
+constexpr Bytes operator""_GiB(unsigned long long n) {
+  return Bytes{n << 30};
+}
 }  // namespace literals
 
 }  // namespace simbridge

@@ -1,5 +1,6 @@
 #pragma once
-// What: the time, as something that tests can hold still.   Owner: app (SystemClock) or a test.   Threads: any.
+// What: the time, as something that tests can hold still.   Owner: app (SystemClock) or a test.
+// Threads: any.
 #include <chrono>
 #include <cstdint>
 

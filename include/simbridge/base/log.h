@@ -1,7 +1,7 @@
 #pragma once
-// What: the log, as seen by modules: level, cause, one sentence. Rate-limited per cause, so that a hostile
-// peer cannot fill a disk. Where it goes (spdlog: text or JSON) is app's business.
-// Owner: process-wide.   Threads: any.
+// What: the log, as seen by modules: level, cause, one sentence. Rate-limited per cause, so that a
+// hostile peer cannot fill a disk. Where it goes (spdlog: text or JSON) is app's business. Owner:
+// process-wide.   Threads: any.
 #include <fmt/core.h>
 
 #include <string>
@@ -13,7 +13,9 @@ namespace simbridge {
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
 /// The sink gets finished sentences; suppressed is how many of this cause were left out before it.
-using LogSink = void (*)(LogLevel level, std::string_view cause, std::string_view text,
+using LogSink = void (*)(LogLevel level,
+                         std::string_view cause,
+                         std::string_view text,
                          unsigned long suppressed);
 
 /// nullptr = standard error, plain. Set once at start, before other threads run.

@@ -1,8 +1,9 @@
 #pragma once
-// What: std::mutex that Clang's analysis understands (libstdc++'s own is not annotated).   Threads: any.
-#include <mutex>
-
+// What: std::mutex that Clang's analysis understands (libstdc++'s own is not annotated).   Threads:
+// any.
 #include "simbridge/base/thread_annotations.h"
+
+#include <mutex>
 
 namespace simbridge {
 

@@ -11,7 +11,7 @@ enum class ErrorCode {
   kUnavailable,  // the other side is not there
   kRefused,      // the other side said no
   kNoMemory,
-  kSystem,       // errno, quoted in the detail
+  kSystem,  // errno, quoted in the detail
   kTimeout,
 };
 
