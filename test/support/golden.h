@@ -1,6 +1,8 @@
 #pragma once
 // What: a file of the tree that must equal what the program says now. SIMBRIDGE_UPDATE_GOLDEN=1
 // writes it anew.
+#include "support/source_dir.h"
+
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -11,7 +13,7 @@
 namespace simbridge::test {
 
 inline void compare_with_file(const std::string& relative, const std::string& now) {
-  const std::string path = std::string(SIMBRIDGE_SOURCE_DIR "/") + relative;
+  const std::string path = (source_dir() / relative).string();
   if (std::getenv("SIMBRIDGE_UPDATE_GOLDEN") != nullptr) {
     std::ofstream(path) << now;
   }

@@ -1,5 +1,7 @@
 #pragma once
 // What: where the shared test data lies. Absent data is said loudly, never passed over in silence.
+#include "support/source_dir.h"
+
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -12,7 +14,7 @@ namespace simbridge::test {
 inline std::optional<std::filesystem::path> data(const std::string& relative) {
   const char* given = std::getenv("SIMBRIDGE_TEST_DATA");
   const std::filesystem::path root =
-      given != nullptr && *given != '\0' ? given : SIMBRIDGE_SOURCE_DIR "/../shared";
+      given != nullptr && *given != '\0' ? given : source_dir() / ".." / "shared";
   const auto path = root / relative;
   if (std::filesystem::exists(path)) return path;
   std::cerr << "\n*** SKIPPED: no test data at " << path << "; set SIMBRIDGE_TEST_DATA ***\n";
