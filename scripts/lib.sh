@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the scripts share. Sourced, never run: cd to the root, Debian's tools first, caches, small helpers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
