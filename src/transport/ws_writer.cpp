@@ -23,10 +23,11 @@ Writer::Control::Control(Opcode what, std::span<const std::byte> bytes)
   std::copy(bytes.begin(), bytes.end(), payload.begin());
 }
 
-void Writer::load(std::span<const OutMessage> batch) {
+void Writer::load(std::span<const session::OutMessage> batch, Opcode opcode) {
   SB_CHECK(batch_done(), "one batch is written before the next is lent");
   if (closing_) return;  // nothing follows a close
   batch_ = batch;
+  opcode_ = opcode;
   planned_ = 0;
   sent_ = 0;
 }
@@ -91,39 +92,38 @@ void Writer::plan_control(const Control& control) {
 
 // One more frame into the write: a message, or a fragment of a large one. False: it must wait.
 bool Writer::plan_frame() {
-  const OutMessage& message = batch_[planned_];
-  const std::uint64_t total = message.header.size() + message.payload.size();
+  const session::OutMessage& message = batch_[planned_];
+  const std::uint64_t total = message.prefix.size() + message.data.size();
   const std::uint64_t left = total - sent_;
   const bool fragmented = total > kFragmentAbove;
   const std::uint64_t bytes = fragmented ? std::min<std::uint64_t>(left, kFragmentBytes) : left;
 
-  const auto header = message.header.subspan(std::min<std::size_t>(sent_, message.header.size()));
+  const auto header = message.prefix.subspan(std::min<std::size_t>(sent_, message.prefix.size()));
   const auto own_header = header.first(std::min<std::size_t>(bytes, header.size()));
-  const std::size_t payload_from = sent_ + own_header.size() - message.header.size();
+  const std::size_t payload_from = sent_ + own_header.size() - message.prefix.size();
   const bool copied = own_header.size() <= kCopyUpTo;
   const std::size_t small = kMaxHeaderBytes + (copied ? own_header.size() : 0);
+  const std::size_t entries = (copied ? 1U : 2U) + (bytes > own_header.size() ? 1U : 0U);
   // The first frame always goes, after the control frames and however large; for those is always
   // room.
-  const bool fits = write_->frames == 0 || (write_->count + 3 <= kMaxGather &&
+  const bool fits = write_->frames == 0 || (write_->count + entries <= kMaxGather &&
                                             write_->small_used + small <= write_->small.size() &&
                                             write_->bytes + small + bytes <= kMaxWriteBytes);
   if (!fits) return false;
   ++write_->frames;
 
   std::array<std::byte, kMaxHeaderBytes> head{};
-  const std::size_t head_size =
-      write_head(head,
-                 {.opcode = sent_ == 0 ? message.opcode : Opcode::kContinuation,
-                  .final = bytes == left,
-                  .payload_bytes = bytes});
+  const std::size_t head_size = write_head(head,
+                                           {.opcode = sent_ == 0 ? opcode_ : Opcode::kContinuation,
+                                            .final = bytes == left,
+                                            .payload_bytes = bytes});
   add_small(std::span(head).first(head_size));
   if (copied) {
     add_small(own_header);
   } else {
     add(own_header);
   }
-  if (bytes > own_header.size())
-    add(message.payload.subspan(payload_from, bytes - own_header.size()));
+  if (bytes > own_header.size()) add(message.data.subspan(payload_from, bytes - own_header.size()));
   sent_ += bytes;
   if (sent_ == total) {
     ++planned_;

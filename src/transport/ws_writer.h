@@ -2,6 +2,7 @@
 // What: what a server's connection writes next: batches of lent messages as one gathered write,
 // large messages in fragments, control frames ahead of what waits. Pure: it plans writes, it does
 // not write. Owner: one connection has one Writer.   Threads: one at a time.
+#include "simbridge/session/peer.h"
 #include "transport/ws_codec.h"
 
 #include <sys/uio.h>
@@ -16,13 +17,6 @@
 
 namespace simbridge::transport::ws {
 
-/// One message: its bytes are header, then payload. Lent to the writer, never copied where large.
-struct OutMessage {
-  std::span<const std::byte> header;
-  std::span<const std::byte> payload;
-  Opcode opcode = Opcode::kBinary;
-};
-
 inline constexpr std::size_t kMaxGather = 64;  // entries of one write
 inline constexpr std::size_t kMaxWriteBytes =
     128U << 10U;  // of one write, unless one frame alone is larger
@@ -35,7 +29,7 @@ inline constexpr std::size_t kFragmentBytes = 256U << 10U;
 class Writer {
  public:
   /// Lends the messages, and what they point to, until batch_done(). Only when batch_done().
-  void load(std::span<const OutMessage> batch);
+  void load(std::span<const session::OutMessage> batch, Opcode opcode = Opcode::kBinary);
   /// All bytes of the batch were written (or dropped, because a close was asked for).
   [[nodiscard]] bool batch_done() const { return batch_.empty(); }
 
@@ -87,9 +81,10 @@ class Writer {
   std::optional<Control> pong_;
   std::optional<Control> close_;
   bool closing_ = false;
-  std::span<const OutMessage> batch_;  // not yet done
-  std::size_t planned_ = 0;            // messages of batch_ that are planned in full
-  std::uint64_t sent_ = 0;             // payload bytes of batch_[planned_] that are planned
+  std::span<const session::OutMessage> batch_;  // not yet done
+  Opcode opcode_ = Opcode::kBinary;
+  std::size_t planned_ = 0;  // messages of batch_ that are planned in full
+  std::uint64_t sent_ = 0;   // payload bytes of batch_[planned_] that are planned
   std::unique_ptr<Write> write_;
 };
 
