@@ -29,7 +29,7 @@ char kind_of(FieldType type) {
 /// In the order of the record, with "_" where it has gaps.
 Result<std::vector<CloudField>> without_gaps(const PointCloudData& cloud) {
   auto sorted = cloud.fields;
-  std::ranges::stable_sort(sorted, {}, &CloudField::offset);
+  std::ranges::sort(sorted, {}, &CloudField::offset);
   std::vector<CloudField> fields;
   std::uint64_t end = 0;
   const auto fill_to = [&](std::uint64_t offset) {
