@@ -160,9 +160,16 @@ inline constexpr std::array<std::string_view, 2> kAcceptErrors{"descriptors", "o
 enum class StatusClass : std::uint8_t { k2xx, k4xx, k5xx, kCount };
 inline constexpr std::array<std::string_view, 3> kStatusClasses{"2xx", "4xx", "5xx"};
 
-enum class AdminRefusal : std::uint8_t { kConnections, kTimeout, kTooLarge, kMalformed, kCount };
-inline constexpr std::array<std::string_view, 4> kAdminRefusals{
-    "connections", "timeout", "too_large", "malformed"};
+enum class AdminRefusal : std::uint8_t {
+  kConnections,  // more than it serves at once
+  kTimeout,      // too slow to ask, or to take the answer
+  kTooLarge,
+  kMalformed,
+  kAccept,  // accept() failed: no descriptor is left
+  kCount
+};
+inline constexpr std::array<std::string_view, 5> kAdminRefusals{
+    "connections", "timeout", "too_large", "malformed", "accept"};
 
 /// In the order of base's LogLevel.
 inline constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
