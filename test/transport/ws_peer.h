@@ -127,7 +127,9 @@ inline Transcript read_all(Reader& reader, std::string_view stream, const Feedin
       if (!record(reader.direct(destination))) break;
     }
     std::vector<std::byte> staging(piece - destination.size());
-    std::memcpy(staging.data(), stream.data() + at + destination.size(), staging.size());
+    const auto rest =
+        std::as_bytes(std::span(stream.substr(at + destination.size(), staging.size())));
+    std::ranges::copy(rest, staging.begin());
     std::span<std::byte> input = staging;
     while (record(reader.next(input))) {
     }
