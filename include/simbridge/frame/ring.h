@@ -18,7 +18,8 @@ namespace simbridge::frame {
 
 class FrameStore;
 class FrameRing;
-struct RingState;  // private
+struct RingState;   // private
+struct BlockCache;  // private
 
 /// Unfinished frames of one session, counted against the ingest share; no session has more than
 /// half of it.
@@ -27,8 +28,10 @@ class IngestAccount {
   [[nodiscard]] Bytes held() const { return Bytes{held_.load(std::memory_order_relaxed)}; }
 
  private:
-  friend class FrameStore;
+  friend class Producer;
   friend class Reservation;
+  bool take(std::uint64_t bytes, std::uint64_t limit);
+  void give(std::uint64_t bytes);
   std::atomic<std::uint64_t> held_{0};
 };
 
@@ -51,10 +54,10 @@ class [[nodiscard]] Reservation {
 
  private:
   friend class Producer;
-  friend class FrameRing;
-  friend class FrameStore;
+  Reservation(Block* block, IngestAccount* account, std::uint64_t bytes)
+      : block_(block), account_(account), charged_to_account_(bytes) {}
+  void settle();
   Block* block_ = nullptr;
-  FrameStore* store_ = nullptr;
   IngestAccount* account_ = nullptr;  // outlives the reservation: both belong to the session
   std::uint64_t charged_to_account_ = 0;
 };
@@ -72,7 +75,7 @@ enum class Publish { kPublished, kFenced };
 /// Threads: one at a time (the session's strand). Destroying it frees the open slab's rest.
 class [[nodiscard]] Producer {
  public:
-  Producer() = default;
+  Producer();
   Producer(Producer&&) noexcept;
   Producer& operator=(Producer&&) noexcept;
   Producer(const Producer&) = delete;
@@ -91,11 +94,12 @@ class [[nodiscard]] Producer {
 
  private:
   friend class FrameRing;
+  Producer(std::shared_ptr<FrameRing> ring, std::uint64_t token, std::uint64_t epoch);
+  void release();
   std::shared_ptr<FrameRing> ring_;
   std::uint64_t token_ = 0;
-  std::uint32_t life_ = 0;
-  struct OpenSlab;
-  std::unique_ptr<OpenSlab> slab_;
+  std::uint64_t epoch_ = 0;
+  std::unique_ptr<BlockCache> blocks_;  // free ones, at hand
 };
 
 /// What stands at a position: a frame, or why not.
