@@ -25,9 +25,10 @@ enum class CloseKind : std::uint8_t {
   kHelloTimeout,     // 1008, DEADLINE_EXCEEDED
   kUnauthorized,     // 1008, UNAUTHENTICATED
   kTooLarge,         // 1009, RESOURCE_EXHAUSTED
-  kLost,             // no close possible: the connection is gone or silent
+  kLost,             // no close possible: the connection broke off
+  kDead,             // no byte for three ping intervals
 };
-inline constexpr std::size_t kCloseKinds = 10;
+inline constexpr std::size_t kCloseKinds = 11;
 
 struct CloseReason {
   CloseKind kind = CloseKind::kNormal;

@@ -1,0 +1,59 @@
+#pragma once
+// What: a subscription, and its cursor in the ring of each channel that it matched.
+// Owner: the session.   Threads: its strand.
+#include "session/books.h"
+#include "session/channel.h"
+#include "simbridge/wire/messages.h"
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+namespace simbridge::session {
+
+struct Subscription;
+
+struct Reading {
+  Subscription* subscription = nullptr;  // null once it was ended: what is in flight still counts
+  std::shared_ptr<Channel> channel;
+  std::shared_ptr<ReadingBooks> books;
+  std::shared_ptr<const frame::Watcher> watcher;
+  bool queued = false;  // in the session's list of readings that may have something
+
+  std::uint64_t cursor = 0;         // next position to look at
+  std::uint64_t history_until = 0;  // positions below were promised by history: no queue limit
+  // What the consumer knows of the numbers.
+  std::uint64_t epoch = 0;  // 0: nothing yet
+  std::uint64_t told = 0;   // every number up to here of this epoch was delivered or explained
+  bool explain = false;     // it has a position: numbers that are missing before a frame are told
+  std::uint64_t had_epoch = 0,
+                had_sequence = 0;  // FROM, ahead of the ring: frames up to here are not promised
+  std::vector<wire::Gap> gaps;     // to be told before the next frame
+
+  Monotonic due{};  // max_hz
+  bool due_known = false;
+  std::uint64_t skipped_since = 0;
+  std::uint32_t unanswered = 0;  // credit
+  std::shared_ptr<frame::ReliableCursor> claim;
+  std::deque<std::uint64_t> claimed;  // with credit: ends of positions delivered and unanswered
+  Monotonic claim_progress{};
+};
+
+struct Subscription {
+  std::uint32_t id = 0;
+  wire::Subscribe spec;
+  std::uint64_t queue_frames = 0, queue_bytes = 0;
+  std::vector<std::shared_ptr<Reading>> readings;
+  wire::Counters past;       // of readings that ended
+  bool state_dirty = false;  // a SubscriptionState is owed
+  bool ending = false;       // Unsubscribe came while frames were in flight
+  std::string ending_detail;
+
+  // At most 10 changes a second: the last one wins.
+  Monotonic change_window{};
+  std::uint32_t changes_in_window = 0;
+  std::unique_ptr<wire::Subscribe> postponed;
+};
+
+}  // namespace simbridge::session

@@ -1,0 +1,570 @@
+// Frames out: a cursor a channel, pulled by the transport; what will not come is told before what
+// comes.
+#include "session/session_impl.h"
+#include "simbridge/base/check.h"
+#include "simbridge/base/log.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace simbridge::session {
+namespace {
+
+constexpr std::size_t kScratchBytes = 16 * 1024;
+constexpr std::size_t kGapPieces =
+    8;  // room for so many control pieces is kept before a frame is looked at
+constexpr std::uint64_t kSmallestPeerLimit = 1024;
+
+/// Prefix memory of batches: kept by the thread, so that an idle session has none.
+std::vector<std::vector<std::byte>>& scratch_pool() {
+  thread_local std::vector<std::vector<std::byte>> pool;
+  return pool;
+}
+
+wire::GapReason reason_of(frame::EvictReason reason, wire::GapReason kept_reason) {
+  switch (reason) {
+    case frame::EvictReason::kEvicted:
+      return wire::GapReason::kEvicted;
+    case frame::EvictReason::kShrink:
+      return wire::GapReason::kShrink;
+    case frame::EvictReason::kNone:
+      break;
+  }
+  return kept_reason;
+}
+
+}  // namespace
+
+void SessionImpl::queue(Reading& reading) {
+  if (reading.queued || reading.subscription == nullptr || reading.subscription->ending) return;
+  reading.queued = true;
+  ready_.push_back(&reading);
+}
+
+void SessionImpl::unqueue(Reading& reading) {
+  if (!reading.queued) return;
+  reading.queued = false;
+  std::erase(ready_, &reading);
+}
+
+std::byte* SessionImpl::scratch(std::size_t bytes) {
+  if (scratch_.empty()) {
+    auto& pool = scratch_pool();
+    if (!pool.empty() && pool.back().size() >= bytes) {
+      scratch_ = std::move(pool.back());
+      pool.pop_back();
+    } else {
+      scratch_.resize(std::max(kScratchBytes, bytes));
+    }
+  }
+  if (scratch_.size() - scratch_used_ < bytes) {
+    if (scratch_used_ > 0) return nullptr;
+    scratch_.resize(bytes);  // nothing points into it yet
+  }
+  std::byte* place = scratch_.data() + scratch_used_;
+  scratch_used_ += bytes;
+  return place;
+}
+
+void SessionImpl::release_scratch() {
+  scratch_used_ = 0;
+  constexpr std::size_t kPooled = 4;
+  auto& pool = scratch_pool();
+  if (scratch_.size() == kScratchBytes && pool.size() < kPooled)
+    pool.push_back(std::move(scratch_));
+  std::vector<std::byte>().swap(scratch_);
+}
+
+std::uint64_t SessionImpl::peer_limit() const {
+  std::uint64_t limit = hub_.options.max_message_bytes;
+  if (hello_.max_message_bytes != 0) limit = std::min(limit, hello_.max_message_bytes);
+  if (info_.max_message_bytes != 0) limit = std::min(limit, info_.max_message_bytes);
+  return limit;
+}
+
+bool SessionImpl::next_batch(Batch& batch) {
+  role_.assert_held();
+  SB_CHECK(!in_batch_, "one batch at a time");
+  batch.count = 0;
+  batch.bytes = 0;
+  if (state_ == State::kClosed) return false;
+  for (int round = 0; round < 2 && batch.count == 0; ++round) {
+    if (state_ == State::kOpen) {
+      sync_channels();
+      for (auto& [id, subscription] : subscriptions_) {
+        if (subscription->state_dirty && !subscription->ending) send_state(*subscription, false);
+      }
+    }
+    outbox_.take(batch);
+    if (outbox_.empty()) pongs_waiting_ = 0;
+    if (state_ != State::kOpen || batch.bytes >= Batch::kMaxBytes) break;
+    if (parts_.reading) {
+      if (batch.count == 0) place_part(batch);
+      break;
+    }
+    // Each reading gives one frame, then goes to the end: none keeps the others waiting.
+    std::size_t idle_in_a_row = 0;
+    while (!ready_.empty() && idle_in_a_row < ready_.size() + 1 &&
+           batch.count + kGapPieces < Batch::kMaxMessages + 1 && batch.bytes < Batch::kMaxBytes) {
+      Reading& reading = *ready_.front();
+      const Step step = take(reading, batch);
+      if (step == Step::kFull || step == Step::kControlFirst) break;
+      ready_.pop_front();
+      reading.queued = false;
+      if (step == Step::kTook) {
+        idle_in_a_row = 0;
+        if (reading.cursor != reading.channel->ring->head()) queue(reading);
+        if (ticket_ || parts_.reading) break;  // a large frame goes alone
+      } else if (reading.subscription != nullptr &&
+                 reading.channel->removed.load(std::memory_order_relaxed) && step == Step::kIdle &&
+                 reading.cursor == reading.channel->ring->head()) {
+        // Its channel is gone and everything of it was told.
+        Subscription& subscription = *reading.subscription;
+        const auto keep = std::ranges::find_if(
+            subscription.readings, [&](const auto& entry) { return entry.get() == &reading; });
+        const std::shared_ptr<Reading> last = *keep;
+        subscription.readings.erase(keep);
+        end_reading(*last);
+      }
+    }
+  }
+  if (batch.count == 0) {
+    output_announced_ = false;
+    outbox_.release_if_idle();
+    release_scratch();
+    // What came between the last look and now was signalled to a session that had announced its
+    // output.
+    const bool more =
+        !outbox_.empty() || (state_ == State::kOpen && seen_version_ != hub_.version());
+    if (more) {
+      const auto wake = wake_;
+      wake->signal();
+    }
+    return false;
+  }
+  in_batch_ = true;
+  batch_moved_ = hub_.clock.now();
+  if (ticket_) arm(batch_moved_ + hub_.options.stall_timeout);
+  return true;
+}
+
+void SessionImpl::batch_progress(std::size_t bytes) {
+  role_.assert_held();
+  if (bytes > 0 && in_batch_) batch_moved_ = hub_.clock.now();
+}
+
+void SessionImpl::batch_done() {
+  role_.assert_held();
+  if (state_ == State::kClosed || !in_batch_) return;
+  in_batch_ = false;
+  const Monotonic now = hub_.clock.now();
+  for (std::size_t i = 0; i < in_flight_count_; ++i) {
+    InFlight& flight = in_flight_[i];
+    if (flight.counts) {
+      Reading& reading = *flight.reading;
+      const frame::FrameInfo& info = flight.frame.info();
+      bump(reading.books->delivered);
+      reading.books->in_flight.fetch_sub(1, std::memory_order_relaxed);
+      bump(books_->frames_out);
+      bump(books_->bytes_out, flight.frame.data_bytes());
+      hub_.metrics.delivered_frames.add();
+      hub_.metrics.delivered_bytes.add(flight.frame.data_bytes());
+      hub_.metrics.age.observe(std::chrono::duration_cast<nanoseconds>(now - info.arrival));
+      if (reading.claim) {
+        if (reading.subscription != nullptr && reading.subscription->spec.credit > 0) {
+          reading.claimed.push_back(info.position + 1);
+        } else {
+          reading.channel->ring->advance(*reading.claim, info.position + 1);
+        }
+        reading.claim_progress = now;
+      }
+    }
+    flight = InFlight{};
+  }
+  in_flight_count_ = 0;
+  if (!parts_.reading) ticket_ = frame::PinTicket{};
+  release_scratch();
+  const auto outbox = static_cast<std::int64_t>(outbox_.bytes());
+  hub_.metrics.outbox_bytes.add(
+      outbox - static_cast<std::int64_t>(books_->outbox_bytes.load(std::memory_order_relaxed)));
+  books_->outbox_bytes.store(static_cast<std::uint64_t>(outbox), std::memory_order_relaxed);
+  if (!parts_.reading) {
+    for (auto it = subscriptions_.begin(); it != subscriptions_.end();) {
+      Subscription& subscription = *it->second;
+      ++it;  // finish_subscription erases it
+      if (subscription.ending) finish_subscription(subscription);
+    }
+  }
+  resume_if_possible();
+}
+
+// ---- one reading
+
+void SessionImpl::move_cursor(Reading& reading, std::uint64_t to) {
+  hub_.metrics.promised_frames.add(to - reading.cursor);
+  reading.cursor = to;
+  reading.books->cursor.store(to, std::memory_order_relaxed);
+}
+
+void SessionImpl::add_gap(Reading& reading, wire::Gap gap) {
+  if (!reading.gaps.empty()) {
+    wire::Gap& before = reading.gaps.back();
+    if (before.reason == gap.reason && before.epoch == gap.epoch && before.last + 1 == gap.first &&
+        gap.first != 0) {
+      before.last = gap.last;
+      before.frames += gap.frames;
+      return;
+    }
+  }
+  reading.gaps.push_back(gap);
+}
+
+/// Positions up to `to` will not come: each run is counted and told, with the reason it was evicted
+/// for, or kept_reason where the frame is still there and the reader passes over it.
+void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_reason) {
+  if (to <= reading.cursor) return;
+  lost_runs_.clear();
+  reading.channel->ring->lost_runs(reading.cursor, to, lost_runs_);
+  for (const frame::LostRun& run : lost_runs_) {
+    const wire::GapReason reason = reason_of(run.reason, kept_reason);
+    if (reading.epoch != run.epoch) {
+      if (reading.explain && reading.epoch != 0) {
+        add_gap(reading,
+                wire::Gap{.subscription = reading.books->subscription,
+                          .channel = reading.channel->id,
+                          .epoch = reading.epoch,
+                          .reason = wire::GapReason::kEpoch});
+      }
+      reading.epoch = run.epoch;
+      reading.told = run.first > 0 ? run.first - 1 : 0;
+    }
+    // Numbers before the run that never were frames are told with it: nothing stays unexplained.
+    const std::uint64_t first =
+        reading.explain && reading.told < run.first ? reading.told + 1 : run.first;
+    add_gap(reading,
+            wire::Gap{.subscription = reading.books->subscription,
+                      .channel = reading.channel->id,
+                      .epoch = run.epoch,
+                      .first = first,
+                      .last = run.last,
+                      .reason = reason,
+                      .frames = run.frames});
+    reading.told = run.last;
+    reading.explain = true;
+    reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(run.frames,
+                                                                    std::memory_order_relaxed);
+    hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(run.frames);
+  }
+  move_cursor(reading, to);
+}
+
+/// Newest wins: no more than queue_frames and queue_bytes wait behind the newest frame.
+void SessionImpl::jump_queue(Reading& reading, std::uint64_t head) {
+  if (reading.claim || reading.cursor < reading.history_until) return;
+  const Subscription& subscription = *reading.subscription;
+  std::uint64_t to = reading.cursor;
+  if (head - to - 1 > subscription.queue_frames) to = head - 1 - subscription.queue_frames;
+  // bytes_behind counts the newest too, which is always due: only what waits behind it is limited.
+  const frame::FrameRing& ring = *reading.channel->ring;
+  const std::uint64_t newest = ring.bytes_behind(head - 1);
+  while (to < head - 1) {
+    const std::uint64_t behind = ring.bytes_behind(to);
+    if (behind <= newest + subscription.queue_bytes) break;
+    ++to;
+  }
+  lose(reading, to, wire::GapReason::kQueue);
+}
+
+/// What is missing before this frame and never was a frame.
+void SessionImpl::explain_missing(Reading& reading, const frame::FrameInfo& info) {
+  const auto gap =
+      [&](std::uint64_t epoch, std::uint64_t first, std::uint64_t last, wire::GapReason reason)
+          SB_NO_ANALYSIS {
+            add_gap(reading,
+                    wire::Gap{.subscription = reading.books->subscription,
+                              .channel = reading.channel->id,
+                              .epoch = epoch,
+                              .first = first,
+                              .last = last,
+                              .reason = reason,
+                              .frames = 0});
+          };
+  if (reading.epoch != info.epoch) {
+    if (reading.explain && reading.epoch != 0) gap(reading.epoch, 0, 0, wire::GapReason::kEpoch);
+    reading.epoch = info.epoch;
+    reading.told = 0;
+    std::uint64_t unpublished = 0;
+    for (const auto& run : info.before) unpublished += run.count;
+    if (info.sequence > unpublished) reading.told = info.sequence - 1 - unpublished;
+  }
+  if (!reading.explain) {  // its first frame: what was before it was not promised
+    reading.explain = true;
+    reading.told = info.sequence;
+    return;
+  }
+  // The runs end at sequence - 1; go through them from the first that is not told yet.
+  std::uint64_t counted = 0;
+  for (const auto& run : info.before) counted += run.count;
+  std::uint64_t next = info.sequence - std::min(counted, info.sequence - 1);
+  if (reading.told + 1 < next)
+    gap(info.epoch, reading.told + 1, next - 1, wire::GapReason::kSource);
+  for (const auto& run : info.before) {
+    if (run.count == 0) continue;
+    const std::uint64_t last = next + run.count - 1;
+    const std::uint64_t first = std::max(next, reading.told + 1);
+    if (first <= last && last < info.sequence) {
+      gap(info.epoch,
+          first,
+          last,
+          run.why == frame::Unpublished::kRejected ? wire::GapReason::kRejected
+                                                   : wire::GapReason::kSource);
+    }
+    next = last + 1;
+  }
+  reading.told = std::max(reading.told, info.sequence - 1);
+}
+
+bool SessionImpl::place_control(const wire::ServerMessage& message, Batch& batch) {
+  if (batch.count >= Batch::kMaxMessages) return false;
+  thread_local std::string encoded;
+  encoded.clear();
+  wire::encode(message, encoded);
+  std::byte* place = scratch(encoded.size());
+  if (place == nullptr) return false;
+  std::memcpy(place, encoded.data(), encoded.size());
+  batch.messages[batch.count++] = OutMessage{{place, encoded.size()}, {}};
+  batch.bytes += encoded.size();
+  return true;
+}
+
+bool SessionImpl::tell_gaps(Reading& reading, Batch& batch) {
+  std::size_t told = 0;
+  while (told < reading.gaps.size() && place_control(reading.gaps[told], batch)) {
+    hub_.metrics.gaps[static_cast<unsigned>(reading.gaps[told].reason)].add();
+    ++told;
+  }
+  reading.gaps.erase(reading.gaps.begin(),
+                     reading.gaps.begin() + static_cast<std::ptrdiff_t>(told));
+  return reading.gaps.empty();
+}
+
+SessionImpl::Step SessionImpl::take(Reading& reading, Batch& batch) {
+  const std::shared_ptr<frame::FrameRing>& ring = reading.channel->ring;
+  const wire::Subscribe& spec = reading.subscription->spec;
+  for (;;) {
+    if (!reading.gaps.empty() && !tell_gaps(reading, batch)) return Step::kFull;
+    const std::uint64_t head = ring->head();
+    if (reading.cursor == head) return Step::kIdle;
+    jump_queue(reading, head);
+    if (!reading.gaps.empty()) continue;
+    if (spec.credit > 0 && reading.unanswered >= spec.credit)
+      return Step::kIdle;  // on_credit() queues it again
+
+    frame::ReadResult seen = ring->read(reading.cursor);
+    if (seen.state == frame::ReadResult::State::kNotYet) return Step::kIdle;
+    if (seen.state == frame::ReadResult::State::kGone) {
+      const std::uint64_t to = std::min(head, std::max(reading.cursor + 1, ring->tail()));
+      lose(reading, to, wire::GapReason::kEvicted);
+      continue;
+    }
+    const frame::FrameInfo& info = seen.frame.info();
+    if (info.epoch != reading.epoch && seen_version_ != hub_.version()) {
+      return Step::kControlFirst;  // its new epoch is announced before it
+    }
+    if (reading.had_sequence != 0) {
+      if (info.epoch == reading.had_epoch && info.sequence <= reading.had_sequence) {
+        // The consumer had it from an earlier boot: it was never promised here.
+        reading.books->start.fetch_add(1, std::memory_order_relaxed);
+        ++reading.cursor;
+        reading.books->cursor.store(reading.cursor, std::memory_order_relaxed);
+        continue;
+      }
+      reading.had_sequence = 0;
+    }
+    const Monotonic now = hub_.clock.now();
+    if (spec.max_age_ms > 0 && !(ring->latched() && reading.cursor + 1 == head)) {
+      const auto age = now - info.arrival + info.age_at_arrival;
+      if (age > milliseconds(spec.max_age_ms)) {
+        lose(reading, reading.cursor + 1, wire::GapReason::kAge);
+        continue;
+      }
+    }
+    if (const float hz = spec.quality.max_hz; hz > 0) {
+      const auto period = nanoseconds(static_cast<std::int64_t>(1e9 / static_cast<double>(hz)));
+      if (reading.due_known && now < reading.due - period / 4) {
+        explain_missing(reading, info);
+        reading.told = info.sequence;
+        bump(reading.books->skipped);
+        ++reading.skipped_since;
+        hub_.metrics.skipped_frames.add();
+        move_cursor(reading, reading.cursor + 1);
+        continue;
+      }
+    }
+    explain_missing(reading, info);
+    if (!reading.gaps.empty()) continue;  // told first; then this frame is found again
+    return place_frame(reading, std::move(seen.frame), batch, now);
+  }
+}
+
+SessionImpl::Step SessionImpl::place_frame(Reading& reading,
+                                           frame::FrameRef frame,
+                                           Batch& batch,
+                                           Monotonic now) {
+  const frame::FrameInfo& info = frame.info();
+  const std::uint64_t data_bytes = frame.data_bytes();
+  const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
+  const std::uint64_t limit = peer_limit();
+  const bool in_parts = prefix_max + data_bytes > limit;
+  if (in_parts && (limit < kSmallestPeerLimit || prefix_max + wire::kPartPrefixMax > limit)) {
+    lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
+    return tell_gaps(reading, batch) ? Step::kTook : Step::kFull;
+  }
+  const bool large = in_parts || prefix_max + data_bytes > Batch::kMaxBytes;
+  if (batch.count > 0 && (large || batch.bytes + prefix_max + data_bytes > Batch::kMaxBytes))
+    return Step::kFull;
+  if (batch.count >= Batch::kMaxMessages) return Step::kFull;
+  if (large) {
+    ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
+    if (!ticket_) {
+      for (const auto& entry : reading.subscription->readings) {
+        if (entry.get() == &reading) blocked_.push_back(entry);
+      }
+      return Step::kBlocked;
+    }
+  }
+  const auto queued =
+      std::chrono::duration_cast<std::chrono::microseconds>(now - info.arrival).count();
+  const wire::Outgoing outgoing{
+      .channel = reading.channel->id,
+      .subscription = reading.books->subscription,
+      .sequence = info.sequence,
+      .epoch = info.epoch,
+      .forwarded_ns = hub_.clock.wall_ns(),
+      .data_bytes = data_bytes,
+      .points_in = info.points,
+      .points_out = info.points,
+      .skipped_frames = reading.skipped_since,
+      .queue_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(queued, 0, UINT32_MAX))};
+  std::shared_ptr<Reading> shared;
+  for (const auto& entry : reading.subscription->readings) {
+    if (entry.get() == &reading) shared = entry;
+  }
+  if (!in_parts) {
+    std::byte* place = scratch(prefix_max);
+    if (place == nullptr) {
+      ticket_ = frame::PinTicket{};
+      return Step::kFull;
+    }
+    const std::uint64_t length =
+        wire::frame_prefix(frame.head(), outgoing, true, {place, prefix_max});
+    batch.messages[batch.count++] = OutMessage{{place, length}, frame.data()};
+    batch.bytes += length + data_bytes;
+  }
+  // From here the frame is taken.
+  if (const float hz = reading.subscription->spec.quality.max_hz; hz > 0) {
+    const auto period = nanoseconds(static_cast<std::int64_t>(1e9 / static_cast<double>(hz)));
+    reading.due =
+        reading.due_known ? std::max(reading.due + period, now - period / 2) : now + period;
+    reading.due_known = true;
+  }
+  reading.skipped_since = 0;
+  reading.told = info.sequence;
+  if (reading.subscription->spec.credit > 0) ++reading.unanswered;
+  reading.channel->last_used_ns.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  reading.books->in_flight.fetch_add(1, std::memory_order_relaxed);
+  move_cursor(reading, reading.cursor + 1);
+  if (in_parts) {
+    parts_.reading = std::move(shared);
+    parts_.outgoing = outgoing;
+    parts_.part = wire::Part{.transfer = ++last_transfer_out_,
+                             .index = 0,
+                             .count = 0,
+                             .total_bytes = 0,
+                             .channel = reading.channel->id,
+                             .sequence = info.sequence};
+    parts_.chunk = limit - wire::kPartPrefixMax;
+    parts_.data_sent = 0;
+    parts_.frame = std::move(frame);
+    place_part(batch);
+    return Step::kTook;
+  }
+  in_flight_[in_flight_count_++] = InFlight{std::move(shared), std::move(frame), true};
+  return Step::kTook;
+}
+
+/// The next part of the frame that is too large for one message; part 0 has all before the data.
+bool SessionImpl::place_part(Batch& batch) {
+  const std::uint64_t data_bytes = parts_.frame.data_bytes();
+  const std::uint64_t prefix_max = wire::frame_prefix_max(parts_.frame.head());
+  std::byte* place = scratch(wire::kPartPrefixMax + prefix_max);
+  if (place == nullptr) return false;
+  wire::Part& part = parts_.part;
+  std::uint64_t own = 0;  // bytes of this part's data that are written here
+  std::byte* behind_prefix = place + wire::kPartPrefixMax;
+  if (part.index == 0) {
+    own = wire::frame_prefix(
+        parts_.frame.head(), parts_.outgoing, false, {behind_prefix, prefix_max});
+    part.total_bytes = own + data_bytes;
+    part.count = static_cast<std::uint32_t>(1 + (data_bytes + parts_.chunk - 1) / parts_.chunk);
+  }
+  std::span<const std::byte> data;
+  if (part.index > 0) {
+    data = parts_.frame.data().subspan(parts_.data_sent,
+                                       std::min(parts_.chunk, data_bytes - parts_.data_sent));
+  }
+  const std::uint64_t head =
+      wire::part_prefix(part, own + data.size(), {place, wire::kPartPrefixMax});
+  // The prefix is written before what stands behind it: bring them together.
+  std::memmove(place + head, behind_prefix, own);
+  batch.messages[batch.count++] = OutMessage{{place, head + own}, data};
+  batch.bytes += head + own + data.size();
+  parts_.data_sent += data.size();
+  const bool last = ++part.index == part.count;
+  in_flight_[in_flight_count_++] = InFlight{parts_.reading, parts_.frame, last};
+  if (last) parts_ = PartsOut{};
+  return true;
+}
+
+// ---- who keeps what others wait for
+
+void SessionImpl::check_claims(Monotonic now) {
+  for (auto& [id, subscription] : subscriptions_) {
+    for (auto& reading : subscription->readings) {
+      if (!reading->claim) continue;
+      if (reading->claim->position() == reading->channel->ring->head())
+        reading->claim_progress = now;  // nothing waits
+      const Monotonic end = reading->claim_progress + hub_.options.reliable_timeout;
+      if (now < end) {
+        arm(end);
+        continue;
+      }
+      reading->channel->ring->remove_reliable(reading->claim.get());
+      reading->claim.reset();
+      reading->claimed.clear();
+      subscription->spec.reliable = false;
+      reading->history_until = 0;  // from here it trails like any other
+      hub_.metrics.reliable_ended.add();
+      send(
+          wire::Status{wire::Level::kWarning,
+                       "reliable_ended",
+                       reading->channel->name +
+                           ": no progress while frames waited; frames are no longer held for you"});
+      queue(*reading);
+    }
+  }
+}
+
+void SessionImpl::check_stall(Monotonic now) {
+  if (!in_batch_ || !ticket_) return;
+  const Monotonic end = batch_moved_ + hub_.options.stall_timeout;
+  if (now < end) return arm(end);
+  if (hub_.store.pin_waiters() == 0) return arm(now + std::chrono::seconds(1));
+  log(LogLevel::kWarning,
+      "session_stalled",
+      "session {} moved no byte of a frame that others wait for",
+      id_);
+  close(CloseKind::kPolicy, "no byte moved while others wait for the memory");
+}
+
+}  // namespace simbridge::session
