@@ -117,7 +117,7 @@ void fill_header(v1::Frame& frame, const FrameHeader& header) {
   frame.set_frame_id(header.frame_id);
 }
 
-void fill_cloud(v1::Frame& frame, const PointCloudData& cloud) {
+void fill_layout(v1::Frame& frame, const PointCloudData& cloud) {
   auto& message = *frame.mutable_cloud();
   message.set_height(cloud.height);
   message.set_width(cloud.width);
@@ -134,7 +134,6 @@ void fill_cloud(v1::Frame& frame, const PointCloudData& cloud) {
     made.set_count(field.count);
     fill_time_field(message, field);
   }
-  message.set_data(cloud.data);
   const auto& view = cloud.viewpoint;
   if (view == Viewpoint{}) return;
   auto& pose = *frame.mutable_pose();
@@ -145,6 +144,11 @@ void fill_cloud(v1::Frame& frame, const PointCloudData& cloud) {
   pose.mutable_orientation()->set_x(view.qx);
   pose.mutable_orientation()->set_y(view.qy);
   pose.mutable_orientation()->set_z(view.qz);
+}
+
+void fill_cloud(v1::Frame& frame, const PointCloudData& cloud) {
+  fill_layout(frame, cloud);
+  frame.mutable_cloud()->set_data(cloud.data);
 }
 
 void fill_checksum(v1::Frame& frame) {
@@ -163,10 +167,6 @@ std::string_view payload_data(const v1::Frame& frame) {
       break;
   }
   return {};
-}
-
-std::size_t header_bytes(const std::string& encoded_frame, std::size_t data_bytes) {
-  return encoded_frame.size() - data_bytes;  // the data is the last field of the last field
 }
 
 std::string describe(const v1::Reject& reject) {

@@ -27,16 +27,15 @@ void fill_subscribe(v1::Subscribe& subscribe, const SubscribeOptions& options);
 
 /// Everything but the payload; sent_ns is the wall clock now, the stamp it where none is given.
 void fill_header(v1::Frame& frame, const FrameHeader& header);
-/// Header fields and the points. Padding fields ("_") are left out: gaps say the same.
+/// Everything of the cloud but its data. Padding fields ("_") are left out: gaps say the same.
+void fill_layout(v1::Frame& frame, const PointCloudData& cloud);
+/// The layout and the data.
 void fill_cloud(v1::Frame& frame, const PointCloudData& cloud);
 /// Sets the checksum over the payload's data as it stands.
 void fill_checksum(v1::Frame& frame);
 
 /// The data of whatever payload the frame has; empty where it has none.
 [[nodiscard]] std::string_view payload_data(const v1::Frame& frame);
-/// How many bytes of the frame's canonical encoding stand before the payload's data.
-[[nodiscard]] std::size_t header_bytes(const std::string& encoded_frame, std::size_t data_bytes);
-
 /// "FIELD: x ends at 20, the point at 16", with the enum's name without its prefix.
 [[nodiscard]] std::string describe(const v1::Reject& reject);
 [[nodiscard]] std::string reject_name(int code);

@@ -131,10 +131,13 @@ void WebSocket::Impl::end(const beast::error_code& error) {
 }
 
 bool WebSocket::Impl::run_until(Monotonic deadline, const std::function<bool()>& condition) {
+  // What is ready counts even when the deadline has passed: a process that was stopped for a while
+  // must not take its own absence for the other side's.
+  io.poll();
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;
     // One handler at least, then all that are ready: a burst costs one wake-up.
-    if (io.run_one_until(deadline) == 0) return condition();
+    io.run_one_until(deadline);
     io.poll();
   }
   return true;
