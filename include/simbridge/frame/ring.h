@@ -64,7 +64,8 @@ class [[nodiscard]] Reservation {
 
 enum class Reserve {
   kGranted,
-  kNoRoom,    // not now: the ingest share or the budget is full with what may not be evicted
+  kNoRoom,    // not now: the ingest share or the budget is full with what may not be evicted, or
+              // reliable readers have as many frames to come as the ring is deep
   kTooLarge,  // never, at this budget
   kFenced,    // another producer has the ring
 };
@@ -153,7 +154,8 @@ class FrameRing : public std::enable_shared_from_this<FrameRing> {
   Producer attach(std::uint64_t epoch);
   [[nodiscard]] bool has_producer() const;  // false after the current Producer was destroyed
 
-  // ---- reading (any thread, no lock)
+  // ---- reading (any thread; no lock, except lost_runs, position_after and lives, which take the
+  // ring's control lock for a moment: publish() never does)
   /// Positions tail..head-1 may be there. Both only ever rise.
   [[nodiscard]] std::uint64_t head() const;
   [[nodiscard]] std::uint64_t tail() const;
@@ -166,9 +168,8 @@ class FrameRing : public std::enable_shared_from_this<FrameRing> {
   /// from's slot is remembered, else a lower bound.
   [[nodiscard]] std::uint64_t bytes_behind(std::uint64_t from) const;
   [[nodiscard]] std::uint64_t kept_frames() const;
-  [[nodiscard]] Bytes kept_bytes() const;  // payload data bytes of kept frames
-  [[nodiscard]] std::vector<Life> lives()
-      const;  // oldest first, at most 17; takes the ring's control lock
+  [[nodiscard]] Bytes kept_bytes() const;         // payload data bytes of kept frames
+  [[nodiscard]] std::vector<Life> lives() const;  // oldest first, at most 17
   /// The position of the first frame of this epoch with a sequence above the given one (it may be
   /// gone already: then the position it had, exact while remembered, interpolated beyond). nullopt:
   /// epoch unknown. A sequence at or ahead of the newest: the position of the next frame to come
@@ -194,7 +195,9 @@ class FrameRing : public std::enable_shared_from_this<FrameRing> {
   [[nodiscard]] Held held() const;
 
   // ---- depth (any thread, live)
-  /// How many frames at most; evicts until it fits before it returns. 1..capacity.
+  /// How many frames at most; evicts until it fits before it returns. 1..capacity. Frames that a
+  /// reliable reader has not had stay until it had them, and count: reserve() says kNoRoom
+  /// meanwhile.
   void set_depth(std::uint32_t frames);
   [[nodiscard]] std::uint32_t depth() const;
   void set_latched(bool latched);

@@ -19,7 +19,8 @@ namespace simbridge::frame {
 struct StoreOptions {
   Bytes address_space{};  // sparse reservation; 0 = twice the machine's memory, at least 64 GiB
   Bytes budget{1ULL << 30};
-  Bytes warm_reserve{64ULL << 20};  // populated ahead in the background, never above the budget
+  Bytes warm_reserve{64ULL << 20};  // populated ahead in the background: never above the budget,
+                                    // and never more than is in use (or 8 MiB)
   double ingest_share = 0.25;       // of the budget, for unfinished frames
   double pin_share = 0.25;          // of the budget, for frames being written to consumers
   std::uint32_t depth = 1024;       // of a new ring; capacity is kRingCapacity
@@ -93,7 +94,8 @@ class FrameStore {
   PinTicket try_pin(Bytes bytes, const std::shared_ptr<const Watcher>& when_free);
   [[nodiscard]] std::uint64_t pin_waiters() const;
 
-  /// Signalled once when a reservation that failed with kNoRoom might succeed.
+  /// Signalled once when a reservation that failed with kNoRoom might succeed. Room that came
+  /// between the failure and this call tells nobody: try once more after it.
   void notify_room(std::shared_ptr<const Watcher> watcher);
 
   [[nodiscard]] StoreStats stats() const;
