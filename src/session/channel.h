@@ -61,7 +61,8 @@ class Channel {
   const std::string name;
   const std::shared_ptr<frame::FrameRing> ring;
 
-  ChannelFace face;  // hub's mutex
+  std::uint64_t born = 0;  // its first place in the hub's log of changes; set before it is listed
+  ChannelFace face;        // hub's mutex
   TokenGate gate;
   ChannelNumbers numbers;  // gate
   ChannelBooks books;

@@ -200,6 +200,7 @@ void Hub::Impl::log_change(const std::shared_ptr<Channel>& channel) {
   changes_.erase(channel->face.version);
   const std::uint64_t version = version_.load(std::memory_order_relaxed) + 1;
   channel->face.version = version;
+  if (channel->born == 0) channel->born = version;
   changes_.emplace(version, ChangedChannel{channel, 0});
   version_.store(version, std::memory_order_release);
   wake_all();

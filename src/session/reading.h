@@ -45,6 +45,8 @@ struct Subscription {
   wire::Subscribe spec;
   std::uint64_t queue_frames = 0, queue_bytes = 0;
   std::vector<std::shared_ptr<Reading>> readings;
+  std::uint64_t born =
+      0;  // the hub's version at Subscribe: later channels are read from their first frame
   wire::Counters past;       // of readings that ended
   bool state_dirty = false;  // a SubscriptionState is owed
   bool ending = false;       // Unsubscribe came while frames were in flight

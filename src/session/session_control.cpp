@@ -465,6 +465,12 @@ void SessionImpl::place(Reading& reading, const wire::Subscribe& spec, Channel& 
   const std::uint64_t tail = std::min(ring.tail(), head);
   const bool latched = ring.latched();
   const std::uint64_t newest = head > tail ? head - 1 : head;
+  if (channel.born > reading.subscription->born &&
+      std::ranges::find(spec.from, channel.name, &wire::Position::channel) == spec.from.end()) {
+    reading.cursor = 0;  // it came after the subscription: what this session has not looked at yet
+                         // was promised too
+    return;
+  }
   reading.history_until = head;
   const auto history = static_cast<wire::History>(std::min<std::uint32_t>(spec.history, 4));
   switch (history) {
