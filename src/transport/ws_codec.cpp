@@ -313,7 +313,10 @@ std::size_t write_close_payload(std::span<std::byte, kMaxControlBytes> out,
     while (size > 0 && (static_cast<unsigned char>(reason[size]) & 0xC0U) == 0x80U) --size;
   }
   put_big_endian(out.first(2), code);
-  std::memcpy(out.data() + 2, reason.data(), size);
+  std::transform(reason.begin(),
+                 reason.begin() + static_cast<std::ptrdiff_t>(size),
+                 out.begin() + 2,
+                 [](char c) { return static_cast<std::byte>(c); });
   return 2 + size;
 }
 

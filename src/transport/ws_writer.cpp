@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace simbridge::transport::ws {
 namespace {
@@ -37,7 +38,9 @@ void Writer::ping(std::span<const std::byte> payload) {
 }
 
 void Writer::pong(std::span<const std::byte> payload) {
-  if (!closing_) pong_.emplace(Opcode::kPong, payload);
+  if (closing_) return;
+  if (pongs_.size() == kMaxPongs) pongs_.erase(pongs_.begin());
+  pongs_.emplace_back(Opcode::kPong, payload);
 }
 
 void Writer::close(std::uint16_t code, std::string_view reason) {
@@ -51,7 +54,7 @@ void Writer::close(std::uint16_t code, std::string_view reason) {
 }
 
 bool Writer::idle() const {
-  return pending().empty() && !ping_ && !pong_ && !close_ && batch_.empty();
+  return pending().empty() && !ping_ && pongs_.empty() && !close_ && batch_.empty();
 }
 
 std::span<const iovec> Writer::pending() const {
@@ -71,8 +74,10 @@ void Writer::plan() {
   write_->frames = 0;
   write_->bytes = 0;
   write_->small_used = 0;
+  write_->kept = {};
   // They come first, so that no frame takes their room.
-  for (auto* control : {&pong_, &ping_, &close_}) {
+  for (const Control& pong : std::exchange(pongs_, {})) plan_control(pong);
+  for (auto* control : {&ping_, &close_}) {
     if (!*control) continue;
     plan_control(**control);
     control->reset();
@@ -165,6 +170,26 @@ void Writer::advance(std::size_t bytes) {
     if (entry.iov_len == 0) ++write_->first;
   }
   if (pending().empty()) settle();
+}
+
+void Writer::keep_rest(std::size_t most_bytes) {
+  if (batch_.empty() || planned_ != batch_.size()) return;
+  std::size_t bytes = 0;
+  for (const iovec& entry : pending()) bytes += entry.iov_len;
+  if (bytes == 0 || bytes > most_bytes) return;
+  std::vector<std::byte> kept;
+  kept.reserve(bytes);
+  for (const iovec& entry : pending()) {
+    const auto* from = static_cast<const std::byte*>(entry.iov_base);
+    kept.insert(kept.end(), from, from + entry.iov_len);
+  }
+  write_->kept = std::move(kept);
+  write_->first = 0;
+  write_->count = 1;
+  write_->entries[0] = {.iov_base = write_->kept.data(), .iov_len = bytes};
+  batch_ = {};
+  planned_ = 0;
+  sent_ = 0;
 }
 
 void Writer::settle() {

@@ -14,12 +14,14 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace simbridge::transport::ws {
 
 inline constexpr std::size_t kMaxGather = 64;  // entries of one write
 inline constexpr std::size_t kMaxWriteBytes =
     128U << 10U;  // of one write, unless one frame alone is larger
+inline constexpr std::size_t kMaxPongs = 16;
 inline constexpr std::size_t kFragmentAbove = 1U << 20U;  // messages up to here leave in one frame
 inline constexpr std::size_t kFragmentBytes = 256U << 10U;
 
@@ -33,8 +35,9 @@ class Writer {
   /// All bytes of the batch were written (or dropped, because a close was asked for).
   [[nodiscard]] bool batch_done() const { return batch_.empty(); }
 
-  /// A later ping replaces one that has not left; a later pong likewise (RFC 6455 5.5.3), so
-  /// neither can pile up however little the peer reads.
+  /// A later ping replaces one that has not left. Every pong leaves, in order, up to kMaxPongs that
+  /// wait; beyond, the oldest are left out (RFC 6455 5.5.3), so nothing piles up for a peer that
+  /// does not read.
   void ping(std::span<const std::byte> payload);
   void pong(std::span<const std::byte> payload);
   /// The last frame: it leaves next, messages that have not begun to leave stay behind. The first
@@ -50,6 +53,9 @@ class Writer {
   [[nodiscard]] std::span<const iovec> gather();
   /// So many bytes of gather() were written.
   void advance(std::size_t bytes);
+  /// The socket takes no more now. Where what is left of the batch is all in gather() and at most
+  /// so many bytes, it is copied, and batch_done() from here on: a slow peer then holds no frames.
+  void keep_rest(std::size_t most_bytes);
 
  private:
   struct Control {
@@ -67,6 +73,7 @@ class Writer {
     std::size_t bytes = 0;   // planned in all
     std::array<std::byte, 8U << 10U> small;
     std::size_t small_used = 0;
+    std::vector<std::byte> kept;  // by keep_rest(); then the only entry
   };
 
   [[nodiscard]] std::span<const iovec> pending() const;
@@ -78,7 +85,7 @@ class Writer {
   void settle();
 
   std::optional<Control> ping_;
-  std::optional<Control> pong_;
+  std::vector<Control> pongs_;
   std::optional<Control> close_;
   bool closing_ = false;
   std::span<const session::OutMessage> batch_;  // not yet done

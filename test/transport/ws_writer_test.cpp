@@ -137,14 +137,16 @@ TEST_CASE("exactly 1 MiB is one frame, one byte more is fragments", "[transport]
   }
 }
 
-TEST_CASE("a pong goes ahead of waiting frames, and only the newest waits", "[transport][ws]") {
+TEST_CASE("pongs go ahead of waiting frames, the newest sixteen of them", "[transport][ws]") {
   const std::vector<OutMessage> batch = {{bytes("frame"), {}}};
   Writer writer;
   writer.load(batch);
   for (int i = 0; i < 1000; ++i) writer.pong(bytes("p" + std::to_string(i)));
   writer.ping(bytes("q"));
-  CHECK(read_as_client(write_all(writer)).events ==
-        std::vector<std::string>{"pong:p999", "ping:q", "binary:frame"});
+  std::vector<std::string> expected;
+  for (int i = 984; i < 1000; ++i) expected.push_back("pong:p" + std::to_string(i));
+  expected.insert(expected.end(), {"ping:q", "binary:frame"});
+  CHECK(read_as_client(write_all(writer)).events == expected);
 }
 
 TEST_CASE("a control frame never enters a frame that is partly written", "[transport][ws]") {
@@ -159,6 +161,27 @@ TEST_CASE("a control frame never enters a frame that is partly written", "[trans
   const auto transcript = read_as_client(all);
   CHECK((transcript.events == std::vector<std::string>{"binary:h" + payload, "pong:x"}));
   CHECK(transcript.code == 1000);
+}
+
+TEST_CASE("what is left of a small batch is copied, so that a slow peer holds no frames",
+          "[transport][ws]") {
+  std::string payload(10'000, 'p');
+  const std::vector<OutMessage> batch = {{bytes("h"), bytes(payload)}, {bytes("h"), bytes("next")}};
+  Writer writer;
+  writer.load(batch);
+  std::string all = write_some(writer, 4'000);
+  writer.keep_rest(1'000);
+  CHECK_FALSE(writer.batch_done());  // too much to copy
+  writer.keep_rest(10'000);
+  CHECK(writer.batch_done());
+  CHECK_FALSE(writer.idle());
+  payload.assign(payload.size(), 'x');  // no longer lent
+  const std::vector<OutMessage> second = {{bytes("more"), {}}};
+  writer.load(second);
+  while (!writer.idle()) all += write_some(writer, 900);
+  const std::vector<std::string> expected{
+      "binary:h" + std::string(10'000, 'p'), "binary:hnext", "binary:more"};
+  CHECK((read_as_client(all).events == expected));
 }
 
 TEST_CASE("nothing follows a close", "[transport][ws]") {

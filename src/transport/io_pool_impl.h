@@ -1,0 +1,13 @@
+#pragma once
+// What: the pool's queue, for the sources of this module.   Owner: IoPool.   Threads: any.
+#include "simbridge/transport/io_pool.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace simbridge::transport {
+
+[[nodiscard]] boost::asio::io_context& context_of(IoPool& pool);
+
+}  // namespace simbridge::transport
