@@ -220,6 +220,11 @@ bool is_loopback(std::string_view address) {
   return IN6_IS_ADDR_LOOPBACK(&v6) || (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == 127);
 }
 
+std::string host_port(const std::string& address, std::uint16_t port) {
+  return address.find(':') == std::string::npos ? fmt::format("{}:{}", address, port)
+                                                : fmt::format("[{}]:{}", address, port);
+}
+
 Result<std::vector<std::string>> check_config(const Config& config) {
   std::vector<std::string> warnings;
   for (const Knob* bind : {&kWebSocketBind, &kAdminBind}) {

@@ -62,6 +62,8 @@ struct Loaded {
 [[nodiscard]] Result<std::vector<std::string>> check_config(const Config& config);
 
 [[nodiscard]] bool is_loopback(std::string_view address);
+/// "127.0.0.1:80", "[::1]:80".
+[[nodiscard]] std::string host_port(const std::string& address, std::uint16_t port);
 
 /// `simbridge config`: a table for people, or an array of objects.
 [[nodiscard]] std::string config_text(const Config& config);

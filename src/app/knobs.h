@@ -126,10 +126,10 @@ inline constexpr Knob kSessionStallTimeout{.key = "session.stall_timeout_ms", .k
 inline constexpr Knob kValidateMaxPoints{.key = "validate.max_points", .kind = Kind::kCount, .fallback = 4'194'304, .low = 1, .high = 1'000'000'000,
     .help = "Points of one cloud; beyond it a frame is refused with TOO_LARGE."};
 
-inline constexpr Knob kIoThreads{.key = "io.threads", .kind = Kind::kCount, .fallback = 0, .low = 0, .high = 256,
+inline constexpr Knob kIoThreads{.key = "io.threads", .kind = Kind::kCount, .fallback = 0, .low = 0, .high = 256, .when = Change::kLive,
     .help = "Threads that run the sessions; 0 = one for each CPU that the process may use."};
 
-inline constexpr Knob kDrainDeadline{.key = "drain.deadline_ms", .kind = Kind::kMilliseconds, .fallback = 20'000, .low = 0, .high = 3'600'000,
+inline constexpr Knob kDrainDeadline{.key = "drain.deadline_ms", .kind = Kind::kMilliseconds, .fallback = 10'000, .low = 0, .high = 3'600'000,
     .when = Change::kLive, .help = "After SIGTERM all sessions are closed within this time; keep it below the pod's terminationGracePeriodSeconds."};
 inline constexpr Knob kDrainRetryAfter{.key = "drain.retry_after_ms", .kind = Kind::kMilliseconds, .fallback = 2'000, .low = 0, .high = 3'600'000,
     .when = Change::kLive, .help = "When drained peers may come back; each is told another time around it."};

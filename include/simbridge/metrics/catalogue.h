@@ -35,11 +35,9 @@ struct Metric {
 // ---- closed sets of label values
 // -------------------------------------------------------------------------
 
-/// Why a frame left a ring or the arena. `budget` and `depth` are everyday life, `shrink` is memory
-/// taken away.
-enum class EvictReason : std::uint8_t { kDepth, kBudget, kShrink, kRemoved, kCount };
-inline constexpr std::array<std::string_view, 4> kEvictReasons{
-    "depth", "budget", "shrink", "removed"};
+/// Why a frame left its ring: pushed out by newer ones, or because memory was taken away.
+enum class EvictReason : std::uint8_t { kEvicted, kShrink, kCount };
+inline constexpr std::array<std::string_view, 2> kEvictReasons{"evicted", "shrink"};
 
 /// Why a session ended.
 enum class CloseCause : std::uint8_t {
@@ -240,23 +238,22 @@ inline constexpr Metric kFrameLent{.name = "simbridge_frame_lent_bytes",
                                    .help =
                                        "Large frames held by tickets while they are written; at "
                                        "most frame.pin_share of the budget."};
-inline constexpr Metric kFrameKeptFrames{.name = "simbridge_frame_kept_frames",
-                                         .type = Type::kGauge,
-                                         .help = "Frames in all rings now."};
-inline constexpr Metric kFrameKeptBytes{
-    .name = "simbridge_frame_kept_bytes",
+inline constexpr Metric kFrameRings{
+    .name = "simbridge_frame_rings",
     .type = Type::kGauge,
-    .help = "Payload bytes in all rings now; below charged by what slabs leave unused."};
-inline constexpr Metric kFrameChannels{
-    .name = "simbridge_frame_channels",
+    .help = "Rings that exist: one a channel, with or without a live producer."};
+inline constexpr Metric kFrameHugePages{
+    .name = "simbridge_frame_huge_pages",
     .type = Type::kGauge,
-    .help = "Channels that exist, with or without a live producer."};
+    .help =
+        "1 where the kernel backs the arena with huge pages (shmem_enabled = advise); without them "
+        "growth is ten times slower."};
 inline constexpr Metric kFrameEvictedFrames{
     .name = "simbridge_frame_evicted_frames_total",
     .type = Type::kCounter,
     .help =
-        "Frames that left their ring: depth (ring full), budget (memory needed for newer frames), "
-        "shrink (budget or depth lowered), removed (their channel was).",
+        "Frames that left their ring: evicted (pushed out by newer ones, of this channel or "
+        "another), shrink (memory was taken away).",
     .label = "reason",
     .values = kEvictReasons};
 inline constexpr Metric kFrameEvictedBytes{.name = "simbridge_frame_evicted_bytes_total",
@@ -268,20 +265,6 @@ inline constexpr Metric kFrameReserveFailed{
     .name = "simbridge_frame_reservations_failed_total",
     .type = Type::kCounter,
     .help = "Reservations that found no room; the frame was refused with NO_MEMORY."};
-inline constexpr Metric kFrameReserveWaited{
-    .name = "simbridge_frame_reservations_waited_total",
-    .type = Type::kCounter,
-    .help = "Reservations that had to wait for the ingest share."};
-inline constexpr Metric kFrameReserveRevoked{
-    .name = "simbridge_frame_reservations_revoked_total",
-    .type = Type::kCounter,
-    .help = "Reservations taken back because their sender filled them too slowly."};
-inline constexpr Metric kFramePopulated{.name = "simbridge_frame_populated_bytes_total",
-                                        .type = Type::kCounter,
-                                        .help = "Bytes populated ahead by the memory thread."};
-inline constexpr Metric kFrameReturned{.name = "simbridge_frame_returned_bytes_total",
-                                       .type = Type::kCounter,
-                                       .help = "Bytes given back to the kernel by hole punching."};
 
 // ---- session
 // ---------------------------------------------------------------------------------------------
@@ -511,16 +494,11 @@ inline constexpr std::array kCatalogue{&kFrameBudget,
                                        &kFrameWarmReserve,
                                        &kFrameIngest,
                                        &kFrameLent,
-                                       &kFrameKeptFrames,
-                                       &kFrameKeptBytes,
-                                       &kFrameChannels,
+                                       &kFrameRings,
+                                       &kFrameHugePages,
                                        &kFrameEvictedFrames,
                                        &kFrameEvictedBytes,
                                        &kFrameReserveFailed,
-                                       &kFrameReserveWaited,
-                                       &kFrameReserveRevoked,
-                                       &kFramePopulated,
-                                       &kFrameReturned,
                                        &kSessionOpen,
                                        &kSessionOpened,
                                        &kSessionClosed,

@@ -15,16 +15,11 @@ struct FrameMetrics {
         warm_reserve_bytes(r.gauge(kFrameWarmReserve)),
         ingest_bytes(r.gauge(kFrameIngest)),
         lent_bytes(r.gauge(kFrameLent)),
-        kept_frames(r.gauge(kFrameKeptFrames)),
-        kept_bytes(r.gauge(kFrameKeptBytes)),
-        channels(r.gauge(kFrameChannels)),
+        rings(r.gauge(kFrameRings)),
+        huge_pages(r.gauge(kFrameHugePages)),
         evicted_frames(r.counters<EvictReason>(kFrameEvictedFrames)),
         evicted_bytes(r.counters<EvictReason>(kFrameEvictedBytes)),
-        reservations_failed(r.counter(kFrameReserveFailed)),
-        reservations_waited(r.counter(kFrameReserveWaited)),
-        reservations_revoked(r.counter(kFrameReserveRevoked)),
-        populated_bytes(r.counter(kFramePopulated)),
-        returned_bytes(r.counter(kFrameReturned)) {}
+        reservations_failed(r.counter(kFrameReserveFailed)) {}
 
   Gauge& budget_bytes;
   Gauge& charged_bytes;
@@ -33,16 +28,11 @@ struct FrameMetrics {
   Gauge& warm_reserve_bytes;
   Gauge& ingest_bytes;
   Gauge& lent_bytes;
-  Gauge& kept_frames;
-  Gauge& kept_bytes;
-  Gauge& channels;
+  Gauge& rings;
+  Gauge& huge_pages;
   CounterFamily<EvictReason> evicted_frames;
   CounterFamily<EvictReason> evicted_bytes;
   Counter& reservations_failed;
-  Counter& reservations_waited;
-  Counter& reservations_revoked;
-  Counter& populated_bytes;
-  Counter& returned_bytes;
 };
 
 struct SessionMetrics {
