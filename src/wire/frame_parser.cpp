@@ -51,7 +51,7 @@ bool read_vector(Reader& in, std::optional<Vector3>& out) {
   });
 }
 
-bool read_quaternion(Reader& in, std::optional<FrameHead::Quaternion>& out) {
+bool read_quaternion(Reader& in, std::optional<Quaternion>& out) {
   if (!out) out.emplace();
   return read_message(in, [&](std::uint32_t tag) {
     switch (tag) {

@@ -68,7 +68,7 @@ void put_place(Sink& out, const FrameHead& head) {
         put_message(pose, 1, [&](auto& position) { put_vector(position, *head.pose_position); });
       if (head.pose_orientation)
         put_message(pose, 2, [&](auto& orientation) {
-          const FrameHead::Quaternion& q = *head.pose_orientation;
+          const Quaternion& q = *head.pose_orientation;
           put_double(orientation, 1, q.x);
           put_double(orientation, 2, q.y);
           put_double(orientation, 3, q.z);

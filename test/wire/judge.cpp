@@ -245,16 +245,18 @@ std::string judge_peek(const PeekResult& peeked,
 template <typename PeekAt>
 std::string judge_prefixes(const Whole& whole, std::size_t max_prefixes, PeekAt peek_at) {
   FrameHead head;
-  std::optional<Peek> before;
+  std::optional<Peek> answer;
   for (std::size_t prefix = 0; prefix <= std::min(whole.bytes.size(), max_prefixes); ++prefix) {
     const PeekResult peeked = peek_at(prefix, head);
     if (std::string fault = judge_peek(peeked, head, whole, prefix); !fault.empty())
       return fmt::format("{} (prefix of {})", fault, prefix);
-    if (before && *before != Peek::kNeedMore && *before != peeked.what)
-      return fmt::format("peek changes its mind at a prefix of {}", prefix);
-    before = peeked.what;
+    if (peeked.what == Peek::kNeedMore) continue;
+    answer = peeked.what;
+    break;
   }
+  // The answer stays, however much more is here.
   const PeekResult last = peek_at(whole.bytes.size(), head);
+  if (answer && *answer != last.what) return "peek changes its mind";
   return judge_peek(last, head, whole, whole.bytes.size());
 }
 

@@ -41,6 +41,10 @@ struct DepthHead {
   std::uint64_t raw_size = 0;
 };
 
+struct Quaternion {
+  double x = 0, y = 0, z = 0, w = 0;
+};
+
 struct FrameHead {
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0, epoch = 0;
@@ -48,9 +52,6 @@ struct FrameHead {
   std::uint32_t clock = 0;
   std::string_view frame_id;
   std::optional<Vector3> pose_position, origin;
-  struct Quaternion {
-    double x = 0, y = 0, z = 0, w = 0;
-  };
   std::optional<Quaternion> pose_orientation;
   bool has_pose = false;
   std::optional<std::uint32_t> crc32c;
