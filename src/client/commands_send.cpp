@@ -166,13 +166,13 @@ void SendCommand::start() {
   const auto patience = [](double seconds) {
     return milliseconds(static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e9) * 1000));
   };
-  SenderOptions sender{.peer = {.url = options_.to,
-                                .name = options_.name,
-                                .agent = std::string(kAgent),
-                                .peer_key = state_.peer_key,
-                                .token = options_.token},
-                       .reconnect = {.connect_for = patience(options_.connect_for_s),
-                                     .give_up_after = patience(options_.give_up_after_s)}};
+  LinkOptions sender{.peer = {.url = options_.to,
+                              .name = options_.name,
+                              .agent = std::string(kAgent),
+                              .peer_key = state_.peer_key,
+                              .token = options_.token},
+                     .reconnect = {.connect_for = patience(options_.connect_for_s),
+                                   .give_up_after = patience(options_.give_up_after_s)}};
   if (!options_.quiet)
     sender.say = [this](std::string_view text) {
       say(console_, "simbridge send: {}", text);
@@ -305,7 +305,7 @@ void SendCommand::summary(Exit exit) const {
         counters.rejected,
         waiting,
         counters.retransmitted,
-        counters.reconnects,
+        sender_->reconnects(),
         seconds,
         static_cast<double>(counters.sent_bytes) / 1e6 / std::max(seconds, 1e-9));
   if (!options_.json) return;
@@ -326,7 +326,7 @@ void SendCommand::summary(Exit exit) const {
             .add("rejected", counters.rejected)
             .add("unacknowledged", waiting)
             .add("retransmitted", counters.retransmitted)
-            .add("reconnects", counters.reconnects)
+            .add("reconnects", sender_->reconnects())
             .add("bytes", counters.sent_bytes)
             .add("seconds", seconds)
             .add("exit", static_cast<int>(exit))

@@ -8,20 +8,15 @@
 #include "simbridge/v1/bridge.pb.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 namespace simbridge::client {
 namespace {
 
-constexpr milliseconds kStepMax{100};
-constexpr milliseconds kWelcomeWait{10000};
 // Beyond this our own queue is long enough; more would only wait in memory.
 constexpr std::size_t kQueuedBytesMax = 4U << 20;
 constexpr milliseconds kHoldMin{20};
 constexpr milliseconds kHoldMax{500};
-constexpr milliseconds kSilenceMin{3000};
-constexpr int kSilentPings = 3;
 
 Monotonic now() {
   return std::chrono::steady_clock::now();
@@ -29,18 +24,22 @@ Monotonic now() {
 
 }  // namespace
 
-Sender::Sender(SenderOptions options) : options_(std::move(options)), backoff_(options_.reconnect) {
-  if (auto url = parse_url(options_.peer.url)) {
-    url_ = std::move(*url);
-  } else {
-    bad_url_ = url.error();
-  }
-}
+Sender::Sender(LinkOptions options)
+    : link_(std::move(options),
+            {.opened =
+                 [this] {
+                   for (const auto& channel : channels_) advertise(channel);
+                 },
+             .lost = [this] { forget_connection(); },
+             .received =
+                 [this](const v1::ServerMessage& message) {
+                   return handle(message);
+                 }}) {}
 
 Sender::~Sender() = default;
 
 std::uint32_t Sender::add_channel(AdvertiseOptions options, std::uint64_t acknowledged) {
-  SB_CHECK(!socket_, "channels are added before the first step");
+  SB_CHECK(!started_, "channels are added before the first step");
   Channel channel;
   channel.options = std::move(options);
   channel.options.channel = static_cast<std::uint32_t>(channels_.size() + 1);
@@ -51,74 +50,20 @@ std::uint32_t Sender::add_channel(AdvertiseOptions options, std::uint64_t acknow
 }
 
 Result<void> Sender::step(Monotonic deadline) {
-  if (bad_url_) return std::unexpected(*bad_url_);
-  deadline = std::min(deadline, now() + kStepMax);
-  if (!socket_) {
-    if (backoff_.next() > now()) {
-      // Nothing to run in between; the caller looks at its signals every 100 ms.
-      std::this_thread::sleep_until(std::min(deadline, backoff_.next()));
-      return {};
-    }
-    if (auto connected = connect(); !connected || !socket_) return connected;
-  }
+  started_ = true;
   pump();
-  socket_->run_until(next_deadline(deadline));
-  if (auto received = receive(); !received) return received;
-  if (socket_->closed()) {
-    const auto& closed = *socket_->closed();
-    const auto why = fmt::format("closed with {} \"{}\"", closed.code, closed.reason);
-    if (!options_.reconnect.enabled) return fail(ErrorCode::kUnavailable, why);
-    return lose(why);
-  }
-  const auto silence =
-      welcome_ ? std::max(kSilenceMin, milliseconds(welcome_->ping_interval_ms) * kSilentPings)
-               : kWelcomeWait;
-  if (now() - socket_->last_heard() > silence || (!welcome_ && now() > welcome_due_)) {
-    return lose("the bridge is silent");
-  }
+  if (auto stepped = link_.step(next_deadline(deadline)); !stepped) return stepped;
   pump();
-  return {};
-}
-
-Result<void> Sender::connect() {
-  auto socket = WebSocket::connect(url_,
-                                   {.subprotocols = options_.peer.subprotocol,
-                                    .agent = options_.peer.agent,
-                                    .timeout = options_.peer.timeout});
-  if (!socket) {
-    const auto& failure = socket.error();
-    // 503 is a bridge that is full or draining, 429 one that is called too often: both pass.
-    const bool passing = failure.http_status == 503 || failure.http_status == 429;
-    if (failure.http_status != 0 && !passing) return std::unexpected(failure.error);
-    if (!backoff_.failed(failure.retry_after)) return std::unexpected(failure.error);
-    return {};
-  }
-  socket_ = std::move(*socket);
-  welcome_due_ = now() + kWelcomeWait;
-  v1::ClientMessage message;
-  fill_hello(*message.mutable_hello(), options_.peer);
-  socket_->send_binary(message.SerializeAsString());
-  for (const auto& channel : channels_) advertise(channel);
   return {};
 }
 
 void Sender::advertise(const Channel& channel) {
   v1::ClientMessage message;
   fill_advertise(*message.mutable_advertise(), channel.options);
-  socket_->send_binary(message.SerializeAsString());
+  link_.send(message);
 }
 
-Result<void> Sender::lose(std::string_view why) {
-  if (welcome_) {
-    say(fmt::format("connection to {} lost: {}", url_.authority(), why));
-    backoff_.lost(drain_retry_.value_or(milliseconds(0)));
-  } else if (!backoff_.failed(milliseconds(0))) {
-    return fail(ErrorCode::kUnavailable,
-                fmt::format("no welcome from {}: {}", url_.authority(), why));
-  }
-  socket_.reset();
-  welcome_.reset();
-  drain_retry_.reset();
+void Sender::forget_connection() {
   for (auto& channel : channels_) {
     channel.advertised = false;
     channel.in_flight = 0;
@@ -127,12 +72,11 @@ Result<void> Sender::lose(std::string_view why) {
     channel.hold_until = {};
     channel.hold = milliseconds(0);
   }
-  return {};
 }
 
 bool Sender::may_send(const Channel& channel, std::uint64_t data_bytes) const {
-  if (!channel.advertised || !welcome_ || drain_retry_) return false;
-  if (socket_->queued_bytes() > kQueuedBytesMax || now() < channel.hold_until) return false;
+  if (!channel.advertised || !link_.welcome() || link_.draining()) return false;
+  if (link_.socket()->queued_bytes() > kQueuedBytesMax || now() < channel.hold_until) return false;
   if (channel.in_flight == 0) return channel.window_bytes > 0;
   return channel.in_flight_bytes + data_bytes <= channel.window_bytes;
 }
@@ -145,7 +89,7 @@ void Sender::pump(Channel& channel) {
   while (channel.in_flight < channel.pending.size()) {
     auto& next = channel.pending[channel.in_flight];
     if (!may_send(channel, next.frame.data_bytes())) return;
-    send_encoded(*socket_, next.frame, welcome_->max_message_bytes, transfer_);
+    send_encoded(*link_.socket(), next.frame, link_.welcome()->max_message_bytes, transfer_);
     ++(next.sent ? counters_.retransmitted : counters_.sent);
     if (!next.sent) counters_.sent_bytes += next.frame.data_bytes();
     next.sent = true;
@@ -161,32 +105,8 @@ Monotonic Sender::next_deadline(Monotonic deadline) const {
   return deadline;
 }
 
-Result<void> Sender::receive() {
-  while (auto bytes = socket_->take()) {
-    v1::ServerMessage message;
-    if (bytes->text || !message.ParseFromString(bytes->data))
-      return fail(ErrorCode::kInvalid,
-                  fmt::format("the bridge sent {} bytes that are no message of this protocol",
-                              bytes->data.size()));
-    if (auto handled = handle(message); !handled) return handled;
-  }
-  return {};
-}
-
 Result<void> Sender::handle(const v1::ServerMessage& message) {
   switch (message.body_case()) {
-    case v1::ServerMessage::kWelcome:
-      welcome_ = welcome_info(message.welcome());
-      if (ever_connected_) ++counters_.reconnects;
-      say(fmt::format("{} to {} ({} {}), session {}",
-                      ever_connected_ ? "back" : "connected",
-                      url_.authority(),
-                      welcome_->bridge,
-                      welcome_->version,
-                      welcome_->session));
-      ever_connected_ = true;
-      backoff_.succeeded();
-      return {};
     case v1::ServerMessage::kAdvertised:
       return on_advertised(message.advertised());
     case v1::ServerMessage::kAck:
@@ -195,13 +115,13 @@ Result<void> Sender::handle(const v1::ServerMessage& message) {
     case v1::ServerMessage::kReject:
       return on_reject(message.reject());
     case v1::ServerMessage::kDrain:
-      on_drain(message.drain());
+      link_.say(fmt::format("the bridge is going away: {}", message.drain().reason()));
       return {};
     case v1::ServerMessage::kStatus:
-      say(fmt::format("{}: {}: {}",
-                      level_name(message.status().level()),
-                      message.status().code(),
-                      message.status().detail()));
+      link_.say(fmt::format("{}: {}: {}",
+                            level_name(message.status().level()),
+                            message.status().code(),
+                            message.status().detail()));
       return {};
     default:
       return {};  // what a producer need not know
@@ -275,9 +195,9 @@ Result<void> Sender::on_channel_reject(Channel& channel, const v1::Reject& rejec
   const bool fresh = channel.pending.empty() && !channel.advertised;
   if (reject.code() == v1::REJECT_EPOCH && fresh) {
     // Another producer lived on this channel meanwhile: what we remembered is a closed chapter.
-    say(fmt::format("channel {}: our epoch is over ({}); a new one begins",
-                    channel.options.name,
-                    reject.detail()));
+    link_.say(fmt::format("channel {}: our epoch is over ({}); a new one begins",
+                          channel.options.name,
+                          reject.detail()));
     channel.options.epoch = static_cast<std::uint64_t>(wall_ns());
     channel.acknowledged = 0;
     channel.next_sequence = 1;
@@ -297,10 +217,10 @@ void Sender::on_frame_reject(Channel& channel, const v1::Reject& reject) {
   } else if (!found->rejected) {
     found->rejected = true;
     ++counters_.rejected;
-    say(fmt::format("channel {}: frame {} refused: {}",
-                    channel.options.name,
-                    reject.sequence(),
-                    describe(reject)));
+    link_.say(fmt::format("channel {}: frame {} refused: {}",
+                          channel.options.name,
+                          reject.sequence(),
+                          describe(reject)));
   }
 }
 
@@ -316,11 +236,6 @@ void Sender::go_back_to(Channel& channel, std::uint64_t sequence) {
   // again each time.
   channel.hold = std::clamp(channel.hold * 2, kHoldMin, kHoldMax);
   channel.hold_until = now() + channel.hold;
-}
-
-void Sender::on_drain(const v1::Drain& drain) {
-  say(fmt::format("the bridge is going away: {}", drain.reason()));
-  drain_retry_ = milliseconds(drain.retry_after_ms());
 }
 
 bool Sender::ready(std::uint32_t channel, std::uint64_t data_bytes) const {
@@ -359,19 +274,11 @@ std::uint64_t Sender::epoch(std::uint32_t channel) const {
 }
 
 void Sender::goodbye(std::string_view reason, Monotonic deadline) {
-  if (!socket_ || socket_->closed()) return;
-  v1::ClientMessage message;
-  message.mutable_goodbye()->set_reason(reason.data(), reason.size());
-  socket_->send_binary(message.SerializeAsString());
-  socket_->close(1000, reason, deadline);
+  link_.goodbye(reason, deadline);
 }
 
 Sender::Channel* Sender::find(std::uint32_t number) {
   return number >= 1 && number <= channels_.size() ? &channels_[number - 1] : nullptr;
-}
-
-void Sender::say(std::string_view text) const {
-  if (options_.say) options_.say(text);
 }
 
 }  // namespace simbridge::client

@@ -3,9 +3,8 @@
 // window, and after a broken connection advertises the same epoch and sends what is newer than what
 // the bridge has. Frames are refused finally, to be retried (go back n), or acknowledged.
 // Owner: who made it.   Threads: one at a time; it works only while step() runs.
-#include "client/backoff.h"
 #include "client/frame_encoder.h"
-#include "client/web_socket.h"
+#include "client/link.h"
 #include "simbridge/base/clock.h"
 #include "simbridge/base/result.h"
 #include "simbridge/client/peer.h"
@@ -22,18 +21,11 @@
 namespace simbridge::v1 {
 class Ack;
 class Advertised;
-class Drain;
 class Reject;
 class ServerMessage;
 }  // namespace simbridge::v1
 
 namespace simbridge::client {
-
-struct SenderOptions {
-  PeerOptions peer;
-  Reconnect reconnect;
-  std::function<void(std::string_view)> say;  // what a user wants to know, a sentence each
-};
 
 struct SenderCounters {
   std::uint64_t sent = 0;           // distinct frames
@@ -41,12 +33,11 @@ struct SenderCounters {
   std::uint64_t acknowledged = 0;   // without those that were finally refused
   std::uint64_t rejected = 0;       // finally
   std::uint64_t retransmitted = 0;  // sent again, for a retry or after a broken connection
-  std::uint64_t reconnects = 0;
 };
 
 class Sender {
  public:
-  explicit Sender(SenderOptions options);
+  explicit Sender(LinkOptions options);
   ~Sender();
   Sender(const Sender&) = delete;
   Sender& operator=(const Sender&) = delete;
@@ -72,7 +63,8 @@ class Sender {
   [[nodiscard]] std::uint64_t acknowledged(std::uint32_t channel) const;
   [[nodiscard]] std::uint64_t epoch(std::uint32_t channel) const;
   [[nodiscard]] const SenderCounters& counters() const { return counters_; }
-  [[nodiscard]] bool connected() const { return welcome_.has_value(); }
+  [[nodiscard]] std::uint64_t reconnects() const { return link_.reconnects(); }
+  [[nodiscard]] bool connected() const { return link_.welcome().has_value(); }
 
   /// Says Goodbye, if there is somebody to say it to, and closes.
   void goodbye(std::string_view reason, Monotonic deadline);
@@ -96,38 +88,27 @@ class Sender {
     milliseconds hold{0};
   };
 
-  Result<void> connect();
-  Result<void> lose(std::string_view why);
+  void forget_connection();
   void pump();
   void pump(Channel& channel);
   [[nodiscard]] bool may_send(const Channel& channel, std::uint64_t data_bytes) const;
   [[nodiscard]] Monotonic next_deadline(Monotonic deadline) const;
-  Result<void> receive();
   Result<void> handle(const v1::ServerMessage& message);
   Result<void> on_advertised(const v1::Advertised& advertised);
   void on_ack(const v1::Ack& ack);
   Result<void> on_reject(const v1::Reject& reject);
   Result<void> on_channel_reject(Channel& channel, const v1::Reject& reject);
   void on_frame_reject(Channel& channel, const v1::Reject& reject);
-  void on_drain(const v1::Drain& drain);
   void acknowledge(Channel& channel, std::uint64_t sequence);
   void go_back_to(Channel& channel, std::uint64_t sequence);
   void advertise(const Channel& channel);
   [[nodiscard]] Channel* find(std::uint32_t number);
-  void say(std::string_view text) const;
 
-  SenderOptions options_;
-  Url url_;
-  std::optional<Error> bad_url_;
-  Backoff backoff_;
+  Link link_;
   std::vector<Channel> channels_;  // number - 1
-  std::unique_ptr<WebSocket> socket_;
-  std::optional<WelcomeInfo> welcome_;
-  Monotonic welcome_due_{};
   std::uint64_t transfer_ = 0;
-  std::optional<milliseconds> drain_retry_;
   SenderCounters counters_;
-  bool ever_connected_ = false;
+  bool started_ = false;
 };
 
 }  // namespace simbridge::client

@@ -150,7 +150,7 @@ TEST_CASE("after a broken connection a sender sends what the bridge has not", "[
   CHECK(first == std::vector<std::uint64_t>{1, 2, 3, 4, 5});
   CHECK(again.epoch() == 9);
   CHECK(sequences(second) == std::vector<std::uint64_t>{4, 5, 6, 7, 8});
-  CHECK(driven.sender.counters().reconnects == 1);
+  CHECK(driven.sender.reconnects() == 1);
   CHECK(driven.sender.counters().acknowledged == 8);
 }
 
@@ -299,7 +299,7 @@ TEST_CASE("a bridge that is full is tried again after its Retry-After", "[client
                        session.frames_until_goodbye(kWindow);
                      }});
   Driven driven(bridge.url());
-  REQUIRE(driven.until([&] { return driven.sender.counters().reconnects == 1; }));
+  REQUIRE(driven.until([&] { return driven.sender.reconnects() == 1; }));
   REQUIRE(driven.send(1, 10));
   CHECK(driven.finish());
   CHECK(bridge.finish() == "");
