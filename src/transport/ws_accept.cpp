@@ -134,7 +134,8 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor> {
         around_.metrics.accepted.add();
         start_handshake(around_, std::move(socket));
         // Slow handshakes cannot keep others out: the oldest makes room.
-        if (const auto oldest = around_.registry->handshake_beyond(max_handshakes_)) oldest->stop();
+        if (const auto oldest = around_.registry->take_handshake_beyond(max_handshakes_))
+          oldest->stop();
         continue;
       }
       if (errno == EAGAIN || errno == EWOULDBLOCK) break;

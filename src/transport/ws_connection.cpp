@@ -122,6 +122,9 @@ class Connection final : public Live,
     ending_ = reason;
     close_deadline_ = now() + around_.close_timeout;
     if (reason.kind == CloseKind::kLost || reason.kind == CloseKind::kDead) reset();
+    // It moved no byte of what it was lent, and others wait for that memory: no close frame could
+    // get through.
+    if (reason.kind == CloseKind::kPolicy && lent_) reset();
   }
   void wake_at(Monotonic time) override { wish_ = time; }
   void set_socket_bytes(std::uint64_t bytes_each_way) override {

@@ -75,10 +75,16 @@ class Registry : public std::enable_shared_from_this<Registry> {
     return handshakes_.size() + open_.size();
   }
 
-  /// Where more than so many handshakes are under way: the oldest of them.
-  [[nodiscard]] std::shared_ptr<Live> handshake_beyond(std::size_t most) const {
+  /// Where more than so many handshakes are under way: the oldest of them, to be told to stop; it
+  /// counts as none from here on, so that the next call finds the next.
+  [[nodiscard]] std::shared_ptr<Live> take_handshake_beyond(std::size_t most) {
     const MutexLock lock(mutex_);
-    return handshakes_.size() > most ? handshakes_.begin()->second.lock() : nullptr;
+    while (handshakes_.size() > most) {
+      const auto node = handshakes_.extract(handshakes_.begin());
+      open_.emplace(node.key(), node.mapped());
+      if (auto live = node.mapped().lock()) return live;
+    }
+    return nullptr;
   }
 
   void stop_all() {
