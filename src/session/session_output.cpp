@@ -103,16 +103,14 @@ bool SessionImpl::next_batch(Batch& batch) {
       break;
     }
     // Each reading gives one frame, then goes to the end: none keeps the others waiting.
-    std::size_t idle_in_a_row = 0;
-    while (!ready_.empty() && idle_in_a_row < ready_.size() + 1 &&
-           batch.count + kGapPieces < Batch::kMaxMessages + 1 && batch.bytes < Batch::kMaxBytes) {
+    while (!ready_.empty() && batch.count + kGapPieces < Batch::kMaxMessages + 1 &&
+           batch.bytes < Batch::kMaxBytes) {
       Reading& reading = *ready_.front();
       const Step step = take(reading, batch);
       if (step == Step::kFull || step == Step::kControlFirst) break;
       ready_.pop_front();
       reading.queued = false;
       if (step == Step::kTook) {
-        idle_in_a_row = 0;
         if (reading.cursor != reading.channel->ring->head()) queue(reading);
         if (ticket_ || parts_.reading) break;  // a large frame goes alone
       } else if (reading.subscription != nullptr &&
@@ -204,6 +202,11 @@ void SessionImpl::move_cursor(Reading& reading, std::uint64_t to) {
   hub_.metrics.promised_frames.add(to - reading.cursor);
   reading.cursor = to;
   reading.books->cursor.store(to, std::memory_order_relaxed);
+  // A claim follows what was passed over, unless frames before it are still to be had or answered.
+  if (reading.claim && reading.claimed.empty() &&
+      reading.books->in_flight.load(std::memory_order_relaxed) == 0) {
+    reading.channel->ring->advance(*reading.claim, to);
+  }
 }
 
 void SessionImpl::add_gap(Reading& reading, wire::Gap gap) {
@@ -427,8 +430,11 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
   if (large) {
     ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
     if (!ticket_) {
-      for (const auto& entry : reading.subscription->readings) {
-        if (entry.get() == &reading) blocked_.push_back(entry);
+      const auto waits = [&](const auto& entry) {
+        return entry.get() == &reading;
+      };
+      if (std::ranges::none_of(blocked_, waits)) {
+        blocked_.push_back(*std::ranges::find_if(reading.subscription->readings, waits));
       }
       return Step::kBlocked;
     }
