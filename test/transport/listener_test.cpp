@@ -216,7 +216,7 @@ TEST_CASE("slow handshakes cannot keep others out: the oldest makes room", "[tra
   RawClient good = bridge.open();
   CHECK(good.send(binary("served")));
   CHECK(bridge.door.notes.wait("message served"));
-  CHECK(bridge.wait_connections(9));
+  CHECK(bridge.wait_connections(8));  // with the good one, the last seven
   CHECK(idle.front().read_to_end().empty());
   CHECK(idle.front().end == RawClient::End::kReset);
   CHECK(idle.back().read_some(0ms).empty());
