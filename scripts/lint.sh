@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Format, clang-tidy and the thread-safety analysis, over the files changed since the last commit that is
-# over a day old (in a younger history: over all).
+# Format, Clang's warnings with its thread-safety analysis, and clang-tidy, over the files changed since the
+# last commit that is over a day old (in a younger history: over all).
 #   scripts/lint.sh [--all] [--fix] [--budget SECONDS] [FILE…]
-# --fix formats in place. --budget ends the clang-tidy part in time: what was not reached is named, and
-# judged results are kept by content, so the next run goes on from there.
+# --fix formats in place. --budget ends it in time: what was not reached is named, and clean results are kept
+# by content, so the next run goes on from there.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 all=no fix=no budget=3000 files=()
@@ -51,26 +51,11 @@ else
   clang-format-19 --dry-run --Werror "${sources[@]}" || failed+=(format)
 fi
 
-# The thread-safety analysis is a build: changed sources of the product, each as its own object, so that a
-# header's users count too where they changed. Tests are compiled by clang-tidy below.
-scripts/build.sh lint simbridge_proto >/dev/null
-objects=$(
-  ninja -C build/lint -t targets all | sed -n 's/^\(src\/[^:]*\.o\): .*/\1/p' | while read -r object; do
-    source=$(sed -E 's|CMakeFiles/[^/]+\.dir/||; s|\.o$||' <<<"$object")
-    for unit in "${units[@]}"; do
-      [[ $unit != "$source" ]] || echo "$object"
-    done
-  done
-)
-if [[ -n $objects ]]; then
-  # shellcheck disable=SC2086
-  timeout "$budget" ninja -C build/lint -j "$(jobs_here)" -k 0 --quiet $objects || failed+=(thread-safety)
-fi
-
 if ((${#units[@]})); then
+  scripts/build.sh lint simbridge_proto >/dev/null   # the compile commands, and the generated headers
   left=$((budget - (SECONDS - started)))
   /usr/bin/python3 -B scripts/lint_tidy.py --build build/lint --jobs "$(jobs_here)" --budget "$((left > 0 ? left : 0))" \
-    "${units[@]}" || failed+=(clang-tidy)
+    "${units[@]}" || failed+=(clang)
 fi
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
 say "lint: clean, $((SECONDS - started)) s"

@@ -1,10 +1,10 @@
-"""clang-tidy over some sources, in parallel, within a time budget, each judged once per content.
+"""Clang's judgement of some sources: first its warnings with the thread-safety analysis, then clang-tidy.
 
     lint_tidy.py --build DIR --jobs N --budget SECONDS FILE…
 
-A result is kept under the hash of the preprocessed text, the configuration and the tool's version: an
-unchanged source costs one preprocessor run. Sources that the budget does not reach are named; they are
-no failure, and the next run begins with them.
+Each source is judged once per content: a clean result is kept under the hash of the preprocessed text, the
+command line, the configuration and the tool's version, so what has not changed costs one preprocessor run.
+Sources that the budget does not reach are named; they are no failure, and the next run comes to them.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -20,49 +21,65 @@ from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "simbridge-lint"
 TIDY = "clang-tidy-19"
+ROOT = Path.cwd()
 
 
-def tool_fingerprint(root):
+class Unit:
+    """One source of the compile database and the name under which its clean results are kept."""
+
+    def __init__(self, name, entry, fingerprint):
+        self.name, self.directory = name, entry["directory"]
+        self.command, skip = [], False
+        for part in shlex.split(entry["command"]):
+            if skip:
+                skip = False
+            elif part in ("-o", "-MF", "-MT"):
+                skip = True
+            elif part not in ("-c", "-MD") and not part.endswith("ccache"):
+                self.command.append(part)
+        self.fingerprint = fingerprint
+        self.key = None
+
+    def run(self, command):
+        return subprocess.run(command, cwd=self.directory, capture_output=True, text=True, errors="replace")
+
+    def make_key(self):
+        # -P leaves the line markers out, -C keeps the NOLINT comments in; then nothing names this checkout,
+        # and a clone elsewhere finds the same results. Line numbers come from the source, which counts too.
+        done = self.run(self.command + ["-E", "-P", "-C"])
+        if done.returncode == 0:
+            text = "\0".join([self.fingerprint, " ".join(self.command), done.stdout]).replace(str(ROOT), "")
+            self.key = hashlib.sha256(text.encode() + (ROOT / self.name).read_bytes()).hexdigest()
+
+    def judge(self, kind, command):
+        """None if clean, else the findings; and whether it was known."""
+        if self.key is None:
+            self.make_key()
+        mark = CACHE / f"{self.key}.{kind}" if self.key else None
+        if mark is not None and mark.exists():
+            return None, True
+        done = self.run(command)
+        if done.returncode != 0:
+            noise = re.compile(r"^\d+ warnings?.*generated\.$|^Suppressed |^Use -header-filter|^Error while processing")
+            lines = [line for line in (done.stdout + done.stderr).splitlines() if not noise.match(line)]
+            return "\n".join(lines), False
+        if mark is not None:
+            CACHE.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+        return None, False
+
+    def warnings(self):
+        return self.judge("warnings", self.command + ["-fsyntax-only"])
+
+    def tidy(self, build):
+        return self.judge("tidy", [TIDY, "-p", str(build), "--quiet", str(ROOT / self.name)])
+
+
+def fingerprint():
     digest = hashlib.sha256()
     digest.update(subprocess.run([TIDY, "--version"], check=True, capture_output=True).stdout)
-    for name in (".clang-tidy", ".clang-format"):
-        digest.update((root / name).read_bytes())
+    digest.update((ROOT / ".clang-tidy").read_bytes())
     return digest.hexdigest()
-
-
-def preprocessed(entry):
-    """The source as the compiler sees it, without the paths of this checkout."""
-    arguments = [part for part in shlex.split(entry["command"]) if not part.endswith("ccache")]
-    kept, skip = [], False
-    for part in arguments:
-        if skip:
-            skip = False
-        elif part in ("-o", "-MF", "-MT"):
-            skip = True
-        elif part not in ("-c", "-MD"):
-            kept.append(part)
-    # -P leaves line markers out, -C keeps the NOLINT comments in.
-    done = subprocess.run(kept + ["-E", "-P", "-C"], cwd=entry["directory"], capture_output=True)
-    return done.stdout if done.returncode == 0 else None
-
-
-def judge(entry, build, fingerprint):
-    """(cached, clean, text)"""
-    text = preprocessed(entry)
-    mark = None
-    if text is not None:
-        # Line numbers of the report come from the source itself, so it counts too.
-        raw = Path(entry["file"]).read_bytes()
-        mark = CACHE / hashlib.sha256(fingerprint.encode() + raw + text).hexdigest()
-        if mark.exists():
-            return True, True, ""
-    done = subprocess.run(
-        [TIDY, "-p", str(build), "--quiet", entry["file"]], capture_output=True, text=True
-    )
-    if done.returncode == 0 and mark is not None:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        mark.touch()
-    return False, done.returncode == 0, done.stdout + ("" if done.returncode == 0 else done.stderr)
 
 
 def main():
@@ -72,41 +89,46 @@ def main():
     parser.add_argument("--budget", type=float, default=3000)
     parser.add_argument("files", nargs="+")
     options = parser.parse_args()
-    root = Path.cwd()
     end = time.monotonic() + options.budget
+    build = options.build.resolve()
     entries = {}
-    for entry in json.loads((options.build / "compile_commands.json").read_text()):
-        entries[str(Path(entry["file"]).resolve().relative_to(root))] = entry
-    fingerprint = tool_fingerprint(root)
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["file"]).resolve()
+        if path.is_relative_to(ROOT):
+            entries[str(path.relative_to(ROOT))] = entry
     # The product before its tests, when time is short.
     order = sorted(options.files, key=lambda name: (not name.startswith("src/"), name))
     unknown = [name for name in order if name not in entries]
-    work = [name for name in order if name in entries]
+    mark = fingerprint()
+    units = [Unit(name, entries[name], mark) for name in order if name in entries]
 
-    def one(name):
-        if time.monotonic() > end:
-            return name, None
-        return name, judge(entries[name], options.build, fingerprint)
+    def within(job):
+        return job() if time.monotonic() < end else ("", None)
 
-    cached = judged = 0
-    bad, unreached = [], []
+    failed = False
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        for name, result in pool.map(one, work):
-            if result is None:
-                unreached.append(name)
-                continue
-            was_cached, clean, text = result
-            cached += was_cached
-            judged += not was_cached
-            if not clean:
-                bad.append(name)
-                print(text, flush=True)
-    print(f"clang-tidy: {judged} judged, {cached} unchanged since they were clean, {len(bad)} with findings")
+        for kind, chosen, job in (
+            ("warnings and thread safety", [u for u in units if u.name.startswith("src/")], lambda u: u.warnings()),
+            ("clang-tidy", units, lambda u: u.tidy(build)),
+        ):
+            known = clean = 0
+            unreached, bad = [], []
+            for unit, (findings, was_known) in zip(chosen, pool.map(lambda u: within(lambda: job(u)), chosen)):
+                if was_known is None:
+                    unreached.append(unit.name)
+                elif findings is None:
+                    clean += 1
+                    known += was_known
+                else:
+                    bad.append(unit.name)
+                    print(findings, flush=True)
+            print(f"{kind}: {clean} clean ({known} of them unchanged), {len(bad)} with findings: {' '.join(bad)}")
+            if unreached:
+                print(f"{kind}: {len(unreached)} not reached within the budget: {' '.join(unreached)}")
+            failed |= bool(bad)
     if unknown:
-        print(f"clang-tidy: not part of the lint build, not judged: {' '.join(unknown)}")
-    if unreached:
-        print(f"clang-tidy: {len(unreached)} not reached within the budget: {' '.join(unreached)}")
-    return 1 if bad else 0
+        print(f"not part of the lint build, not judged: {' '.join(unknown)}")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
