@@ -15,6 +15,13 @@
 
 namespace simbridge::session {
 
+/// Numbers at the end of an earlier life that never became frames: no frame came to tell of them.
+struct PastTail {
+  std::uint64_t epoch = 0;
+  std::uint64_t last_sequence = 0;  // the runs end here
+  std::array<frame::UnpublishedRun, 3> runs{};
+};
+
 /// What Advertise said, as passed on in ChannelInfo. Under the hub's mutex.
 struct ChannelFace {
   std::string frame_id, schema, encoding, schema_data, schema_encoding;
@@ -26,7 +33,8 @@ struct ChannelFace {
   std::uint64_t token = 0;
   std::uint64_t version = 0;  // place in the hub's log of changes
   std::vector<std::uint64_t>
-      past_epochs;  // oldest first, at most kPastEpochs, without the current one
+      past_epochs;                   // oldest first, at most kPastEpochs, without the current one
+  std::vector<PastTail> past_tails;  // of past_epochs, those that have one
 };
 inline constexpr std::size_t kPastEpochs = 16;
 

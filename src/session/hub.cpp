@@ -117,6 +117,11 @@ std::expected<Production, wire::Reject> Hub::Impl::advertise(std::uint64_t sessi
     if (numbers.epoch != 0) {
       face.past_epochs.push_back(numbers.epoch);
       if (face.past_epochs.size() > kPastEpochs) face.past_epochs.erase(face.past_epochs.begin());
+      if (numbers.pending.front().count > 0)
+        face.past_tails.push_back({numbers.epoch, numbers.last_sequence, numbers.pending});
+      std::erase_if(face.past_tails, [&](const PastTail& tail) {
+        return std::ranges::find(face.past_epochs, tail.epoch) == face.past_epochs.end();
+      });
     }
     numbers = ChannelNumbers{.epoch = epoch, .warned = numbers.warned};
   }
@@ -146,8 +151,15 @@ std::expected<Production, wire::Reject> Hub::Impl::advertise(std::uint64_t sessi
                         .last_sequence = numbers.last_sequence,
                         .past_epochs = face.past_epochs};
   log_change(channel);
+  production.version = face.version;
   if (takeover) metrics.takeovers.add();
   return production;
+}
+
+std::optional<PastTail> Hub::Impl::past_tail(const Channel& channel, std::uint64_t epoch) {
+  const MutexLock lock(mutex);
+  const auto found = std::ranges::find(channel.face.past_tails, epoch, &PastTail::epoch);
+  return found == channel.face.past_tails.end() ? std::nullopt : std::optional(*found);
 }
 
 void Hub::Impl::unadvertise(Channel& channel, std::uint64_t token) {
@@ -233,13 +245,12 @@ wire::ChannelInfo Hub::Impl::describe(const Channel& channel) const {
                          .latched = face.latched,
                          .policy = face.policy};
   const auto lives = channel.ring->lives();
-  if (!lives.empty()) {
-    info.epoch = lives.back().epoch;
-    info.last_sequence = lives.back().last_sequence;
-  }
-  const auto oldest = channel.ring->read(channel.ring->tail());
-  if (oldest.frame && oldest.frame.info().epoch == info.epoch)
-    info.first_sequence = oldest.frame.info().sequence;
+  if (lives.empty()) return info;
+  info.epoch = lives.back().epoch;
+  info.last_sequence = lives.back().last_sequence;
+  const auto oldest =
+      channel.ring->read(std::max(channel.ring->tail(), lives.back().first_position));
+  if (oldest.frame) info.first_sequence = oldest.frame.info().sequence;
   return info;
 }
 

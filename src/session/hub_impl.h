@@ -12,6 +12,7 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,6 +27,7 @@ struct Production {
   std::uint64_t epoch = 0;
   std::uint64_t last_sequence = 0;
   std::vector<std::uint64_t> past_epochs;
+  std::uint64_t version = 0;  // of the hub's log: what announces it
 };
 
 /// One entry of the log of changes: a channel as it is now, or the number of one that is gone.
@@ -64,6 +66,8 @@ struct Hub::Impl {
   /// The producer is done with the channel, if the token is still the valid one.
   void unadvertise(Channel& channel, std::uint64_t token) SB_EXCLUDES(mutex);
   void sweep() SB_EXCLUDES(mutex);
+  /// What an earlier life of the channel left untold, if anything.
+  std::optional<PastTail> past_tail(const Channel& channel, std::uint64_t epoch) SB_EXCLUDES(mutex);
 
   /// The log of changes after a version, oldest first, at most limit entries. Returns the version
   /// reached.

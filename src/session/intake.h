@@ -90,6 +90,7 @@ struct Transfer {
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0;
   Monotonic drop_at{};
+  bool answered = false;   // it was refused: what still comes of it is only counted
   bool part_open = false;  // a part that lies in one piece waits for memory: it is offered again
   std::size_t part_taken = 0;  // of its data
   FrameInProgress frame;

@@ -14,7 +14,7 @@ namespace simbridge::session {
 
 struct Subscription;
 
-struct Reading {
+struct Reading : std::enable_shared_from_this<Reading> {
   Subscription* subscription = nullptr;  // null once it was ended: what is in flight still counts
   std::shared_ptr<Channel> channel;
   std::shared_ptr<ReadingBooks> books;
@@ -29,15 +29,21 @@ struct Reading {
   bool explain = false;     // it has a position: numbers that are missing before a frame are told
   std::uint64_t had_epoch = 0,
                 had_sequence = 0;  // FROM, ahead of the ring: frames up to here are not promised
-  std::vector<wire::Gap> gaps;     // to be told before the next frame
+  /// FROM a time before this boot: numbers missing before the frame at this position were lost
+  /// with an earlier boot.
+  std::uint64_t restart_at = ~std::uint64_t{0};
+  std::vector<wire::Gap> gaps;  // to be told before the next frame
 
   Monotonic due{};  // max_hz
   bool due_known = false;
   std::uint64_t skipped_since = 0;
-  std::uint32_t unanswered = 0;  // credit
+  std::uint32_t unanswered = 0;       // credit
+  std::uint64_t first_in_flight = 0;  // position; while frames are in flight
   std::shared_ptr<frame::ReliableCursor> claim;
-  std::deque<std::uint64_t> claimed;  // with credit: ends of positions delivered and unanswered
+  std::deque<std::uint64_t> claimed;  // with credit: positions sent and unanswered
   Monotonic claim_progress{};
+  bool claim_waits = false;  // frames wait for it, since claim_progress or earlier
+  bool claim_ended = false;  // it made no progress: none again until it is asked for again
 };
 
 struct Subscription {
@@ -45,14 +51,14 @@ struct Subscription {
   wire::Subscribe spec;
   std::uint64_t queue_frames = 0, queue_bytes = 0;
   std::vector<std::shared_ptr<Reading>> readings;
-  std::uint64_t born =
-      0;  // the hub's version at Subscribe: later channels are read from their first frame
+  /// The hub's version when the pattern was given: later channels are read from their first frame.
+  std::uint64_t born = 0;
   wire::Counters past;       // of readings that ended
   bool state_dirty = false;  // a SubscriptionState is owed
   bool ending = false;       // Unsubscribe came while frames were in flight
   std::string ending_detail;
 
-  // At most 10 changes a second: the last one wins.
+  // At most 10 changes a second: the last one wins. While it is ending: what its id is to be next.
   Monotonic change_window{};
   std::uint32_t changes_in_window = 0;
   std::unique_ptr<wire::Subscribe> postponed;

@@ -13,7 +13,6 @@ namespace {
 constexpr std::size_t kHelloString = 256;
 constexpr std::size_t kTokenBytes = 8 * 1024;
 constexpr std::uint32_t kMalformedLimit = 16;
-constexpr std::uint32_t kChangesPerSecond = 10;
 constexpr std::uint32_t kPongsWaiting = 64;
 constexpr std::size_t kListAtOnce = 512;
 constexpr std::size_t kOutboxForLists = 128 * 1024;
@@ -38,10 +37,12 @@ Flow SessionImpl::handle(const wire::ClientMessage& message, std::span<const std
   if (const auto* malformed = std::get_if<wire::Malformed>(&message))
     return refuse_malformed(malformed->detail);
   if (const auto* unsupported = std::get_if<wire::Unsupported>(&message)) {
+    malformed_in_a_row_ = 0;  // it parses
     reject_request({.code = wire::RejectCode::kUnsupported, .detail = unsupported->detail});
     return Flow::kContinue;
   }
-  malformed_in_a_row_ = 0;
+  // A part is no message of its own: the transfer counts as one at its last part.
+  if (!std::holds_alternative<wire::Part>(message)) malformed_in_a_row_ = 0;
   const bool small = bytes.size() <= kControlBytes ||
                      std::holds_alternative<wire::Advertise>(message) ||
                      std::holds_alternative<wire::FrameBody>(message) ||
@@ -61,9 +62,7 @@ Flow SessionImpl::handle(const wire::ClientMessage& message, std::span<const std
             return Flow::kContinue;
           },
           [&](const wire::Unadvertise& unadvertise) SB_NO_ANALYSIS {
-            if (auto found = producing_.find(unadvertise.channel); found != producing_.end()) {
-              found->second->ack_due = found->second->unacked_frames > 0;
-              send_acks(hub_.clock.now());
+            if (producing_.contains(unadvertise.channel)) {
               end_producing(unadvertise.channel);
             } else {
               reject_request(
@@ -100,7 +99,7 @@ Flow SessionImpl::handle(const wire::ClientMessage& message, std::span<const std
                   goodbye.reason.empty() ? "goodbye" : goodbye.reason.substr(0, 100));
             return Flow::kStop;
           },
-          [&](const wire::Part& part) SB_NO_ANALYSIS { return on_part(part); },
+          [&](const wire::Part& part) SB_NO_ANALYSIS { return on_part(part, true); },
           [&](const wire::FrameBody&) SB_NO_ANALYSIS { return on_frame(bytes, head_, true); },
           [](const wire::Malformed&) { return Flow::kContinue; },
           [](const wire::Unsupported&) { return Flow::kContinue; },
@@ -164,6 +163,8 @@ Flow SessionImpl::on_hello(const wire::Hello& hello) {
   memory_watcher_ = std::make_shared<frame::Watcher>(frame::Watcher{wake_, wake_->add_slot()});
   ticket_watcher_ = std::make_shared<frame::Watcher>(frame::Watcher{wake_, wake_->add_slot()});
   hub_.add_session({books_, wake_});
+  // A drain that began since the question above woke only the sessions that it found listed.
+  if (hub_.draining.load(std::memory_order_acquire)) wake_->signal();
   hub_.metrics.opened.add();
   hub_.metrics.open.add(1);
   first_list_until_ = hub_.version();
@@ -198,13 +199,19 @@ void SessionImpl::sync_channels() {
     seen_version_ = hub_.changes_after(seen_version_, kListAtOnce, changed, list.channel);
     books_->seen_version.store(seen_version_, std::memory_order_relaxed);
     for (const ChangedChannel& change : changed) {
-      if (!change.channel) list.removed.push_back(change.removed);
+      // What is gone before the first list is complete was never told.
+      if (!change.channel && first_list_done_) list.removed.push_back(change.removed);
     }
     if (!first_list_done_ && seen_version_ >= first_list_until_) {
       list.complete = true;
       first_list_done_ = true;
     }
     if (!list.channel.empty() || !list.removed.empty() || list.complete) send(list);
+    std::erase_if(advertised_owed_, [&](const OwedAdvertised& owed) SB_NO_ANALYSIS {
+      if (owed.version > seen_version_) return false;
+      send(owed.message);
+      return true;
+    });
     for (const ChangedChannel& change : changed) {
       if (!change.channel) continue;
       for (auto& [id, subscription] : subscriptions_) {
@@ -270,6 +277,11 @@ void SessionImpl::on_advertise(const wire::Advertise& message) {
     }
   }
   if (!same && producing_.contains(message.channel)) end_producing(message.channel);
+  if (same && had->second->epoch != production->epoch) {
+    cut_frames(message.channel,
+               wire::RejectCode::kEpoch,
+               fmt::format("epoch {} ended while the frame came", had->second->epoch));
+  }
 
   std::unique_ptr<Producing>& from = producing_[message.channel];
   if (!from) {
@@ -295,31 +307,34 @@ void SessionImpl::on_advertise(const wire::Advertise& message) {
     counted_as_producer_ = true;
     hub_.producing_sessions.fetch_add(1, std::memory_order_acq_rel);
   }
-  sync_channels();  // announced before it is used
   from->told_window = window(*from);
-  send(wire::Advertised{.channel = message.channel,
-                        .id = from->channel->id,
-                        .last_sequence = from->last_sequence,
-                        .window_bytes = from->told_window,
-                        .epoch = from->epoch});
+  advertised_owed_.push_back({production->version,
+                              wire::Advertised{.channel = message.channel,
+                                               .id = from->channel->id,
+                                               .last_sequence = from->last_sequence,
+                                               .window_bytes = from->told_window,
+                                               .epoch = from->epoch}});
+  sync_channels();  // announced before it is used
+}
+
+/// Frames of this channel that are being received land nowhere, and are answered at their end.
+void SessionImpl::cut_frames(std::uint32_t number, wire::RejectCode code, const std::string& why) {
+  for (FrameInProgress* frame : {&pieces_.frame, &transfer_.frame}) {
+    if (!frame->have_head || frame->head.channel != number || !frame->room) continue;
+    frame->room.reset();
+    frame->outcome = Outcome{Outcome::What::kReject, code, why, false};
+    frame->state = FrameInProgress::State::kDiscard;
+  }
 }
 
 void SessionImpl::end_producing(std::uint32_t number) {
   const auto found = producing_.find(number);
   if (found == producing_.end()) return;
   Producing& from = *found->second;
-  // Frames of this channel that are being received land nowhere, and are answered at their end.
-  const auto cut = [&](FrameInProgress& frame) {
-    if (!frame.have_head || frame.head.channel != number || !frame.room) return;
-    frame.room.reset();
-    frame.outcome = Outcome{Outcome::What::kReject,
-                            wire::RejectCode::kUnknownChannel,
-                            fmt::format("channel {} ended while the frame came", number),
-                            false};
-    frame.state = FrameInProgress::State::kDiscard;
-  };
-  cut(pieces_.frame);
-  cut(transfer_.frame);
+  if (from.unacked_frames > 0) acknowledge(from);  // its last one
+  cut_frames(number,
+             wire::RejectCode::kUnknownChannel,
+             fmt::format("channel {} ended while the frame came", number));
   from.producer = frame::Producer{};
   hub_.unadvertise(*from.channel, from.token);
   slots_[from.room->slot.index] = SlotUse{};
@@ -329,319 +344,6 @@ void SessionImpl::end_producing(std::uint32_t number) {
   if (producing_.empty() && counted_as_producer_) {
     counted_as_producer_ = false;
     hub_.producing_sessions.fetch_sub(1, std::memory_order_acq_rel);
-  }
-}
-
-// ---- subscriptions
-
-void SessionImpl::on_subscribe(const wire::Subscribe& message) {
-  const auto refuse = [&](wire::RejectCode code, std::string detail) SB_NO_ANALYSIS {
-    reject_request({.code = code, .detail = std::move(detail), .subscription = message.id});
-  };
-  if (message.id == 0) return refuse(wire::RejectCode::kLimit, "subscription ids start at 1");
-  if (auto verdict = wire::check_pattern(message.channel); !verdict.ok()) {
-    return refuse(verdict.code, std::move(verdict.detail));
-  }
-  if (auto verdict = wire::check_quality(message.quality); !verdict.ok()) {
-    return refuse(verdict.code, std::move(verdict.detail));
-  }
-  if (!message.quality.unchanged()) {
-    return refuse(
-        wire::RejectCode::kQuality,
-        "this version sends frames as they came: of the quality only max_hz can be asked for");
-  }
-  const auto found = subscriptions_.find(message.id);
-  if (found != subscriptions_.end() && !found->second->ending) {
-    Subscription& subscription = *found->second;
-    const Monotonic now = hub_.clock.now();
-    if (now - subscription.change_window >= std::chrono::seconds(1)) {
-      subscription.change_window = now;
-      subscription.changes_in_window = 0;
-    }
-    if (subscription.changes_in_window >= kChangesPerSecond) {
-      subscription.postponed = std::make_unique<wire::Subscribe>(message);
-      arm(subscription.change_window + std::chrono::seconds(1));
-      return;
-    }
-    ++subscription.changes_in_window;
-    subscription.postponed.reset();
-    apply_change(subscription, message);
-    return;
-  }
-  if (found != subscriptions_.end()) {
-    return refuse(wire::RejectCode::kLimit,
-                  "this id is just being ended; take it again after its last SubscriptionState");
-  }
-  if (subscriptions_.size() >= hub_.options.max_subscriptions_per_session) {
-    return refuse(wire::RejectCode::kLimit,
-                  fmt::format("{} subscriptions a session are the limit",
-                              hub_.options.max_subscriptions_per_session));
-  }
-  sync_channels();
-  auto& subscription = subscriptions_[message.id];
-  subscription = std::make_unique<Subscription>();
-  subscription->id = message.id;
-  subscription->spec = message;
-  subscription->born = hub_.version();
-  subscription->state_dirty = true;
-  subscription->queue_frames =
-      message.queue_frames != 0 ? message.queue_frames : hub_.options.queue_frames;
-  subscription->queue_bytes =
-      message.queue_bytes != 0 ? message.queue_bytes : hub_.options.queue_bytes;
-  subscription->change_window = hub_.clock.now();
-  hub_.metrics.subscriptions.add(1);
-  books_->subscriptions.store(subscriptions_.size(), std::memory_order_relaxed);
-  for (const auto& channel : hub_.known_channels(seen_version_)) {
-    if (wire::matches(message.channel, channel->name)) meet(*subscription, channel);
-  }
-}
-
-void SessionImpl::apply_change(Subscription& subscription, const wire::Subscribe& message) {
-  const bool other_pattern = subscription.spec.channel != message.channel;
-  subscription.spec = message;
-  subscription.queue_frames =
-      message.queue_frames != 0 ? message.queue_frames : hub_.options.queue_frames;
-  subscription.queue_bytes =
-      message.queue_bytes != 0 ? message.queue_bytes : hub_.options.queue_bytes;
-  subscription.state_dirty = true;
-  if (other_pattern) {
-    std::vector<std::shared_ptr<Reading>> gone;
-    std::erase_if(subscription.readings, [&](const auto& reading) {
-      if (wire::matches(message.channel, reading->channel->name)) return false;
-      gone.push_back(reading);
-      return true;
-    });
-    for (const auto& reading : gone) end_reading(*reading);
-    for (const auto& channel : hub_.known_channels(seen_version_)) {
-      if (wire::matches(message.channel, channel->name)) meet(subscription, channel);
-    }
-  }
-  for (const auto& reading : subscription.readings) {
-    reading->due_known = false;
-    if (message.credit == 0) {
-      reading->unanswered = 0;
-      reading->claimed.clear();
-    }
-    set_claim(*reading);
-    queue(*reading);
-  }
-}
-
-void SessionImpl::meet(Subscription& subscription, const std::shared_ptr<Channel>& channel) {
-  for (const auto& reading : subscription.readings) {
-    if (reading->channel == channel) {
-      set_claim(*reading);  // the policy may have changed
-      return;
-    }
-  }
-  auto reading = std::make_shared<Reading>();
-  reading->subscription = &subscription;
-  reading->channel = channel;
-  reading->books = std::make_shared<ReadingBooks>();
-  reading->books->session = id_;
-  reading->books->subscription = subscription.id;
-  reading->books->channel = channel->name;
-  reading->books->ring = channel->ring;
-  reading->watcher = std::make_shared<frame::Watcher>(frame::Watcher{wake_, wake_->add_slot()});
-  const std::uint32_t slot = reading->watcher->slot.index;
-  if (slots_.size() <= slot) slots_.resize(slot + 1);
-  slots_[slot] = SlotUse{reading.get(), nullptr};
-  place(*reading, subscription.spec, *channel);
-  reading->books->start.store(reading->cursor, std::memory_order_relaxed);
-  reading->books->cursor.store(reading->cursor, std::memory_order_relaxed);
-  channel->ring->add_watcher(reading->watcher);
-  channel->last_used_ns.store(monotonic_ns(hub_.clock), std::memory_order_relaxed);
-  subscription.readings.push_back(reading);
-  subscription.state_dirty = true;
-  hub_.list_reading(reading->books);
-  set_claim(*reading);
-  queue(*reading);  // after add_watcher: what was published before it is found by looking
-}
-
-/// Where a reading begins, by the history that was asked for.
-void SessionImpl::place(Reading& reading, const wire::Subscribe& spec, Channel& channel) {
-  const frame::FrameRing& ring = *channel.ring;
-  // head before tail: then start <= head holds whatever is published meanwhile.
-  const std::uint64_t head = ring.head();
-  const std::uint64_t tail = std::min(ring.tail(), head);
-  const bool latched = ring.latched();
-  const std::uint64_t newest = head > tail ? head - 1 : head;
-  if (channel.born > reading.subscription->born &&
-      std::ranges::find(spec.from, channel.name, &wire::Position::channel) == spec.from.end()) {
-    reading.cursor = 0;  // it came after the subscription: what this session has not looked at yet
-                         // was promised too
-    return;
-  }
-  reading.history_until = head;
-  const auto history = static_cast<wire::History>(std::min<std::uint32_t>(spec.history, 4));
-  switch (history) {
-    case wire::History::kLast:
-      reading.cursor = newest;
-      return;
-    case wire::History::kAllKept:
-      reading.cursor = tail;
-      return;
-    case wire::History::kFrom:
-      break;
-    default:
-      reading.cursor = latched ? newest : head;
-      return;
-  }
-  const auto named = std::ranges::find(spec.from, channel.name, &wire::Position::channel);
-  if (named == spec.from.end()) {
-    reading.cursor = tail;
-    return;
-  }
-  const auto lives = ring.lives();
-  const auto life = std::ranges::find(lives, named->epoch, &frame::Life::epoch);
-  const auto gap = [&](std::uint64_t first, std::uint64_t last, wire::GapReason reason)
-                       SB_NO_ANALYSIS {
-                         add_gap(reading,
-                                 wire::Gap{.subscription = spec.id,
-                                           .channel = channel.id,
-                                           .epoch = named->epoch,
-                                           .first = first,
-                                           .last = last,
-                                           .reason = reason,
-                                           .frames = 0});
-                       };
-  const auto position = ring.position_after(named->epoch, named->sequence);
-  if (life == lives.end() || !position) {
-    gap(0, 0, wire::GapReason::kEpoch);
-    reading.cursor = tail;
-    return;
-  }
-  reading.cursor = std::min(*position, head);
-  reading.epoch = named->epoch;
-  reading.told = named->sequence;
-  reading.explain = true;
-  if (life->first_sequence > named->sequence + 1) {
-    // Numbers that an earlier boot may have had; this one never saw them.
-    gap(named->sequence + 1, life->first_sequence - 1, wire::GapReason::kRestart);
-    reading.told = life->first_sequence - 1;
-  } else if (named->sequence > life->last_sequence) {
-    reading.had_epoch =
-        named->epoch;  // ahead of the ring: what the sensor sends again was had already
-    reading.had_sequence = named->sequence;
-  }
-  reading.history_until = head;
-}
-
-void SessionImpl::set_claim(Reading& reading) {
-  const bool wanted = reading.subscription != nullptr && reading.subscription->spec.reliable &&
-                      reading.channel->backpressure.load(std::memory_order_relaxed);
-  if (wanted == (reading.claim != nullptr)) return;
-  if (wanted) {
-    reading.claim = reading.channel->ring->add_reliable(reading.cursor);
-    reading.claim_progress = hub_.clock.now();
-    arm(reading.claim_progress + hub_.options.reliable_timeout);
-  } else {
-    reading.channel->ring->remove_reliable(reading.claim.get());
-    reading.claim.reset();
-    reading.claimed.clear();
-  }
-}
-
-void SessionImpl::end_reading(Reading& reading) {
-  if (reading.claim) {
-    reading.channel->ring->remove_reliable(reading.claim.get());
-    reading.claim.reset();
-  }
-  unqueue(reading);
-  reading.channel->ring->remove_watcher(reading.watcher.get());
-  slots_[reading.watcher->slot.index] = SlotUse{};
-  wake_->remove_slot(reading.watcher->slot);
-  hub_.unlist_reading(reading.books.get());
-  if (reading.subscription != nullptr) {
-    const wire::Counters had = counters_of(reading);
-    wire::Counters& past = reading.subscription->past;
-    past.promised += had.promised;
-    past.delivered += had.delivered;
-    past.skipped += had.skipped;
-    past.lost += had.lost;
-    reading.subscription->state_dirty = true;
-  }
-  reading.subscription = nullptr;
-}
-
-wire::Counters SessionImpl::counters_of(const Reading& reading) {
-  const auto read = [](const auto& figure) {
-    return figure.load(std::memory_order_relaxed);
-  };
-  // What is in flight was handed over as far as this peer can tell: it arrives before these
-  // counters do.
-  return wire::Counters{
-      .promised = reading.cursor - read(reading.books->start),
-      .delivered = read(reading.books->delivered) + read(reading.books->in_flight),
-      .skipped = read(reading.books->skipped),
-      .lost = reading.books->lost_total()};
-}
-
-void SessionImpl::on_unsubscribe(std::uint32_t id) {
-  const auto found = subscriptions_.find(id);
-  if (found == subscriptions_.end()) {
-    return reject_request({.code = wire::RejectCode::kLimit,
-                           .detail = fmt::format("there is no subscription {}", id),
-                           .subscription = id});
-  }
-  Subscription& subscription = *found->second;
-  subscription.ending = true;
-  subscription.postponed.reset();
-  for (const auto& reading : subscription.readings) unqueue(*reading);
-  const bool running = (in_batch_ && in_flight_count_ > 0) || parts_.reading;
-  if (!running) finish_subscription(subscription);
-}
-
-void SessionImpl::finish_subscription(Subscription& subscription) {
-  for (const auto& reading : subscription.readings) {
-    for (const wire::Gap& gap : reading->gaps) send(gap);  // losses that were counted are told
-    reading->gaps.clear();
-    end_reading(*reading);
-  }
-  subscription.readings.clear();
-  send_state(subscription, true);
-  hub_.metrics.subscriptions.add(-1);
-  subscriptions_.erase(subscription.id);
-  books_->subscriptions.store(subscriptions_.size(), std::memory_order_relaxed);
-  if (half_closed_ && subscriptions_.empty())
-    close(CloseKind::kNormal, "the peer has ended its side and reads nothing");
-}
-
-void SessionImpl::send_state(Subscription& subscription, bool ended) {
-  wire::SubscriptionState state{.id = subscription.id, .applied = subscription.spec.quality};
-  state.detail = subscription.ending_detail;
-  state.ended = ended;
-  state.counters = subscription.past;
-  for (const auto& reading : subscription.readings) {
-    state.channel.push_back(reading->channel->id);
-    const wire::Counters one = counters_of(*reading);
-    state.counters.promised += one.promised;
-    state.counters.delivered += one.delivered;
-    state.counters.skipped += one.skipped;
-    state.counters.lost += one.lost;
-  }
-  subscription.state_dirty = false;
-  send(state);
-}
-
-void SessionImpl::on_credit(const wire::Credit& credit) {
-  const auto found = subscriptions_.find(credit.subscription);
-  if (found == subscriptions_.end() || credit.frames == 0) return;
-  for (const auto& reading : found->second->readings) {
-    if (reading->channel->id != credit.channel) continue;
-    const std::uint32_t answered = std::min(credit.frames, reading->unanswered);
-    reading->unanswered -= answered;
-    if (reading->claim && answered > 0) {
-      std::uint64_t had = reading->claim->position();
-      for (std::uint32_t i = 0; i < answered && !reading->claimed.empty(); ++i) {
-        had = reading->claimed.front();
-        reading->claimed.pop_front();
-      }
-      reading->channel->ring->advance(*reading->claim, had);
-      reading->claim_progress = hub_.clock.now();
-    }
-    queue(*reading);
-    return;
   }
 }
 

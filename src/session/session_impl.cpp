@@ -83,10 +83,16 @@ void SessionImpl::arm(Monotonic when) {
 
 void SessionImpl::send(const wire::ServerMessage& message) {
   if (state_ == State::kClosed) return;
-  const std::size_t before = outbox_.bytes();
   outbox_.push(message);
-  hub_.metrics.outbox_bytes.add(static_cast<std::int64_t>(outbox_.bytes() - before));
-  books_->outbox_bytes.store(outbox_.bytes(), std::memory_order_relaxed);
+  account_outbox();
+}
+
+void SessionImpl::account_outbox() {
+  const std::uint64_t bytes = outbox_.bytes();
+  const std::uint64_t before = books_->outbox_bytes.load(std::memory_order_relaxed);
+  hub_.metrics.outbox_bytes.add(static_cast<std::int64_t>(bytes) -
+                                static_cast<std::int64_t>(before));
+  books_->outbox_bytes.store(bytes, std::memory_order_relaxed);
 }
 
 bool SessionImpl::has_output() const {
@@ -116,12 +122,8 @@ void SessionImpl::resume_if_possible() {
 
 void SessionImpl::close(CloseKind kind, std::string text) {
   if (state_ == State::kClosing || state_ == State::kClosed) return;
-  // What the peer was not acknowledged would come again; say what is safe first.
-  if (state_ == State::kOpen) {
-    for (auto& [number, from] : producing_)
-      from->ack_due = from->ack_due || from->unacked_frames > 0;
-    send_acks(hub_.clock.now());
-  }
+  // Its channels end here, each after its last Ack: their names are free for who comes next.
+  while (!producing_.empty()) end_producing(producing_.begin()->first);
   state_ = State::kClosing;
   closing_kind_ = kind;
   peer_.close(CloseReason{kind, std::move(text)});
@@ -129,7 +131,7 @@ void SessionImpl::close(CloseKind kind, std::string text) {
 
 void SessionImpl::on_wake() {
   role_.assert_held();
-  if (state_ == State::kClosed) return;
+  if (state_ == State::kClosed || memory_watcher_ == nullptr) return;
   bool room = false;
   bool ticket = false;
   wake_->drain([&](std::uint32_t index) SB_NO_ANALYSIS {
@@ -199,9 +201,11 @@ void SessionImpl::on_timer() {
     if (hub_.draining.load(std::memory_order_acquire)) drain_step(now);
   }
   check_stall(now);
+  if (input_paused_) transfer_.drop_at = std::max(transfer_.drop_at, now + std::chrono::seconds(1));
   if (transfer_.running && now >= transfer_.drop_at) drop_transfer();
   if (transfer_.running) arm(transfer_.drop_at);
-  if (FrameInProgress* frame = filling(); frame != nullptr) check_slow(*frame, now);
+  check_slow(pieces_.frame, now);
+  check_slow(transfer_.frame, now);
   announce_output();
   if (room_by_ && now < *room_by_) arm(*room_by_);
   if (room_by_ && now >= *room_by_) resume_if_possible();
@@ -221,9 +225,6 @@ void SessionImpl::on_closed(const CloseReason& reason, bool clean) {
   role_.assert_held();
   if (state_ == State::kClosed) return;
   const bool ours = state_ == State::kClosing;
-  const bool known = books_->seen_version.load(std::memory_order_relaxed) != 0 ||
-                     first_list_until_ != 0 || counted_as_producer_ || !hello_.name.empty() ||
-                     state_ == State::kOpen;
   CloseReason why = reason;
   if (ours) why.kind = closing_kind_;
   if (goodbye_) why.kind = CloseKind::kNormal;
@@ -235,9 +236,8 @@ void SessionImpl::on_closed(const CloseReason& reason, bool clean) {
       hello_.name.empty() ? "no name" : hello_.name,
       info_.address,
       why.text.empty() ? "closed" : why.text);
-  (void)known;
+  state_ = State::kClosed;  // nothing is said any more
   free_everything();
-  state_ = State::kClosed;
 }
 
 void SessionImpl::free_everything() {
@@ -257,9 +257,10 @@ void SessionImpl::free_everything() {
   pieces_ = MessageInPieces{};
   transfer_ = Transfer{};
   release_scratch();
-  hub_.metrics.outbox_bytes.add(-static_cast<std::int64_t>(outbox_.bytes()));
+  advertised_owed_.clear();
   outbox_ = Outbox{};
-  if (state_ == State::kOpen || (state_ == State::kClosing && memory_watcher_ != nullptr)) {
+  account_outbox();
+  if (memory_watcher_ != nullptr) {  // Hello was accepted
     hub_.remove_session(id_);
     hub_.metrics.open.add(-1);
   }
@@ -295,7 +296,7 @@ bool SessionImpl::all_at_head() const {
   if (in_batch_ || parts_.reading) return false;
   for (const auto& [id, subscription] : subscriptions_) {
     for (const auto& reading : subscription->readings) {
-      if (reading->cursor < reading->channel->ring->head()) return false;
+      if (reading->cursor < reading->channel->ring->head() || !reading->gaps.empty()) return false;
     }
   }
   return true;
@@ -308,9 +309,6 @@ void SessionImpl::drain_step(Monotonic now) {
       arm(drain_turn_);
       return;
     }
-    for (auto& [number, from] : producing_)
-      from->ack_due = from->ack_due || from->unacked_frames > 0;
-    send_acks(now);
     while (!producing_.empty()) end_producing(producing_.begin()->first);
     if (subscriptions_.empty()) {
       close(CloseKind::kGoingAway, "the bridge is going away");
@@ -327,6 +325,7 @@ void SessionImpl::drain_step(Monotonic now) {
     arm(std::min(drain_deadline_, now + milliseconds(50)));
     return;
   }
+  abandon_parts(wire::GapReason::kShutdown);
   for (auto& [id, subscription] : subscriptions_) {
     for (auto& reading : subscription->readings) {
       lose(*reading, reading->channel->ring->head(), wire::GapReason::kShutdown);

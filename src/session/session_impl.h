@@ -1,8 +1,9 @@
 #pragma once
 // What: the protocol state machine (protocol.md §2 to §4). The parts: session_impl.cpp (opening,
-// closing, timers, drain), session_control.cpp (control messages), session_ingest.cpp (whole frames
-// in), session_pieces.cpp (what arrives in pieces), session_output.cpp (frames out). Owner: the
-// transport's connection.   Threads: the session's strand; the WakeQueue any.
+// closing, timers, drain), session_control.cpp (control messages), session_subscribe.cpp
+// (subscriptions), session_ingest.cpp (whole frames in), session_pieces.cpp (what arrives in
+// pieces), session_output.cpp (frames out). Owner: the transport's connection.   Threads: the
+// session's strand; the WakeQueue any.
 #include "session/hub_impl.h"
 #include "session/intake.h"
 #include "session/outbox.h"
@@ -56,6 +57,7 @@ class SessionImpl final : public Session {
   void announce_output() SB_REQUIRES(role_);
   [[nodiscard]] bool has_output() const SB_REQUIRES(role_);
   void send(const wire::ServerMessage& message) SB_REQUIRES(role_);
+  void account_outbox() SB_REQUIRES(role_);
   [[nodiscard]] bool input_blocked() const SB_REQUIRES(role_);
   void resume_if_possible() SB_REQUIRES(role_);
   void drain_step(Monotonic now) SB_REQUIRES(role_);
@@ -68,21 +70,30 @@ class SessionImpl final : public Session {
       SB_REQUIRES(role_);
   Flow refuse_malformed(std::string detail) SB_REQUIRES(role_);
   void reject_request(wire::Reject reject) SB_REQUIRES(role_);
+  void sync_channels() SB_REQUIRES(role_);
   Flow on_hello(const wire::Hello& hello) SB_REQUIRES(role_);
   void on_advertise(const wire::Advertise& message) SB_REQUIRES(role_);
   void end_producing(std::uint32_t number) SB_REQUIRES(role_);
+  void cut_frames(std::uint32_t number, wire::RejectCode code, const std::string& why)
+      SB_REQUIRES(role_);
+
+  // ---- session_subscribe.cpp
   void on_subscribe(const wire::Subscribe& message) SB_REQUIRES(role_);
   void apply_change(Subscription& subscription, const wire::Subscribe& message) SB_REQUIRES(role_);
   void on_unsubscribe(std::uint32_t subscription) SB_REQUIRES(role_);
   void finish_subscription(Subscription& subscription) SB_REQUIRES(role_);
   void on_credit(const wire::Credit& credit) SB_REQUIRES(role_);
-  void sync_channels() SB_REQUIRES(role_);
   void meet(Subscription& subscription, const std::shared_ptr<Channel>& channel) SB_REQUIRES(role_);
   void place(Reading& reading, const wire::Subscribe& spec, Channel& channel) SB_REQUIRES(role_);
+  void place_after(Reading& reading,
+                   const wire::Position& had,
+                   const Channel& channel,
+                   std::uint64_t head,
+                   std::uint64_t tail) SB_REQUIRES(role_);
   void set_claim(Reading& reading) SB_REQUIRES(role_);
   void end_reading(Reading& reading) SB_REQUIRES(role_);
   void send_state(Subscription& subscription, bool ended) SB_REQUIRES(role_);
-  [[nodiscard]] static wire::Counters counters_of(const Reading& reading);
+  [[nodiscard]] static wire::Counters counters_of(const Reading& reading, bool ends);
 
   // ---- session_ingest.cpp
   Flow on_frame(std::span<const std::byte> bytes, wire::FrameHead& head, bool may_wait)
@@ -115,30 +126,52 @@ class SessionImpl final : public Session {
   Flow finish(FrameInProgress& frame, bool envelope) SB_REQUIRES(role_);
   Flow finish_whole(std::span<const std::byte> bytes, bool envelope) SB_REQUIRES(role_);
   Taken feed_control(std::span<const std::byte> chunk) SB_REQUIRES(role_);
-  Flow on_part(const wire::Part& part) SB_REQUIRES(role_);
+  Flow on_part(const wire::Part& part, bool may_wait) SB_REQUIRES(role_);
   bool begin_part(const wire::Part& part, std::uint64_t data_bytes) SB_REQUIRES(role_);
   Flow end_part() SB_REQUIRES(role_);
   void drop_transfer() SB_REQUIRES(role_);
   void refuse_part(const wire::Part& part, std::string detail) SB_REQUIRES(role_);
   FrameInProgress* filling() SB_REQUIRES(role_);
   void check_slow(FrameInProgress& frame, Monotonic now) SB_REQUIRES(role_);
+  void take_whole_room(FrameInProgress& frame, std::uint64_t bytes) SB_REQUIRES(role_);
+  void grow_whole(FrameInProgress& frame, std::span<const std::byte> more) SB_REQUIRES(role_);
 
   // ---- session_output.cpp
   enum class Step : std::uint8_t { kTook, kIdle, kFull, kBlocked, kControlFirst };
   Step take(Reading& reading, Batch& batch) SB_REQUIRES(role_);
   Step place_frame(Reading& reading, frame::FrameRef frame, Batch& batch, Monotonic now)
       SB_REQUIRES(role_);
+  frame::FrameRef find_frame(Reading& reading) SB_REQUIRES(role_);
+  void pass_over_had(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
+  [[nodiscard]] bool is_too_old(const Reading& reading,
+                                const frame::FrameInfo& info,
+                                std::uint64_t head) const SB_REQUIRES(role_);
+  [[nodiscard]] bool is_too_early(const Reading& reading) const SB_REQUIRES(role_);
+  [[nodiscard]] bool fits_peer(const frame::FrameRef& frame) const SB_REQUIRES(role_);
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
   void lose(Reading& reading, std::uint64_t to, wire::GapReason kept_reason) SB_REQUIRES(role_);
   void add_gap(Reading& reading, wire::Gap gap) SB_REQUIRES(role_);
   void explain_missing(Reading& reading, const frame::FrameInfo& info) SB_REQUIRES(role_);
+  void explain_runs(Reading& reading,
+                    std::uint64_t epoch,
+                    std::uint64_t end,
+                    const std::array<frame::UnpublishedRun, 3>& runs) SB_REQUIRES(role_);
+  void tell_number_gap(Reading& reading,
+                       std::uint64_t epoch,
+                       std::uint64_t first,
+                       std::uint64_t last,
+                       wire::GapReason reason) SB_REQUIRES(role_);
+  void leave_epoch(Reading& reading) SB_REQUIRES(role_);
+  void abandon_parts(wire::GapReason reason) SB_REQUIRES(role_);
   void move_cursor(Reading& reading, std::uint64_t to) SB_REQUIRES(role_);
   bool place_part(Batch& batch) SB_REQUIRES(role_);
   void queue(Reading& reading) SB_REQUIRES(role_);
   void unqueue(Reading& reading) SB_REQUIRES(role_);
   [[nodiscard]] std::uint64_t peer_limit() const SB_REQUIRES(role_);
+  void settle_claim(Reading& reading) SB_REQUIRES(role_);
+  void watch_claim(Reading& reading) SB_REQUIRES(role_);
   void check_claims(Monotonic now) SB_REQUIRES(role_);
   void check_stall(Monotonic now) SB_REQUIRES(role_);
   std::byte* scratch(std::size_t bytes) SB_REQUIRES(role_);
@@ -175,6 +208,11 @@ class SessionImpl final : public Session {
   // the hub's log of channels
   std::uint64_t seen_version_ SB_GUARDED_BY(role_) = 0, first_list_until_ SB_GUARDED_BY(role_) = 0;
   bool first_list_done_ SB_GUARDED_BY(role_) = false;
+  struct OwedAdvertised {
+    std::uint64_t version = 0;  // it is sent after this place of the log
+    wire::Advertised message;
+  };
+  std::vector<OwedAdvertised> advertised_owed_ SB_GUARDED_BY(role_);
 
   // producing
   std::unordered_map<std::uint32_t, std::unique_ptr<Producing>> producing_ SB_GUARDED_BY(role_);

@@ -61,6 +61,7 @@ Flow SessionImpl::on_frame(std::span<const std::byte> bytes, wire::FrameHead& he
   malformed_in_a_row_ = 0;
   std::uint32_t warnings = 0;
   Outcome outcome = judge(head, warnings);
+  if (outcome.what != Outcome::What::kOpen) room_by_.reset();  // it may have waited for room
   if (outcome.what == Outcome::What::kDuplicate) {
     count_duplicate(head);
     return Flow::kContinue;
@@ -130,25 +131,22 @@ Outcome SessionImpl::judge_place(const wire::FrameHead& head, Producing& from) {
                   true);
   }
   if (!channel.backpressure.load(std::memory_order_relaxed)) return {};
+  // What was told may be used, in full; one frame of any size while nothing is unacknowledged.
+  const std::uint64_t left = from.told_window - std::min(from.told_window, from.unacked_bytes);
+  const bool first = from.unacked_frames == 0 && from.told_window > 0;
   const auto held = channel.ring->held();
-  const std::uint64_t open = window(from);
-  // What was told may be used: one frame of any size while nothing is unacknowledged and the window
-  // is open.
-  const bool first =
-      from.unacked_frames == 0 && from.told_window > 0 && held.frames < channel.ring->depth();
-  if (head.data_bytes > open && !(first && !hub_.draining.load(std::memory_order_acquire))) {
-    return reject(
-        wire::RejectCode::kWindow,
-        fmt::format("{} bytes beyond the window: {} frames ({} bytes) wait for reliable readers",
-                    head.data_bytes > open ? head.data_bytes - open : 0,
-                    held.frames,
-                    held.bytes.count),
-        true);
-  }
-  if (open == 0 && !first) {
-    return reject(wire::RejectCode::kWindow, "the window is closed", true);
-  }
-  return {};
+  const bool full = held.frames >= channel.ring->depth();
+  if (from.told_window > 0 && !full && (first || head.data_bytes <= left)) return {};
+  return reject(
+      wire::RejectCode::kWindow,
+      fmt::format(
+          "{} bytes where {} of the window are left: {} frames ({} bytes) wait for reliable "
+          "readers",
+          head.data_bytes,
+          full ? 0 : left,
+          held.frames,
+          held.bytes.count),
+      true);
 }
 
 SessionImpl::Room SessionImpl::take_room(const wire::FrameHead& head,
@@ -156,6 +154,7 @@ SessionImpl::Room SessionImpl::take_room(const wire::FrameHead& head,
                                          Outcome& outcome) {
   Producing* from = producing(head.channel);
   if (from == nullptr) {
+    room_by_.reset();
     outcome = reject(wire::RejectCode::kUnknownChannel,
                      fmt::format("channel {} has ended", head.channel));
     return Room::kRefused;
@@ -214,6 +213,12 @@ void SessionImpl::publish(const wire::FrameHead& head,
     return refuse_frame(head, reject(verdict.code, std::move(verdict.detail)));
   }
   Producing* from = producing(head.channel);
+  if (from != nullptr && head.epoch != 0 && head.epoch != from->epoch) {
+    room.reset();  // a transfer that was begun in an earlier life
+    return refuse_frame(head,
+                        reject(wire::RejectCode::kEpoch,
+                               fmt::format("epoch {} ended while the frame came", head.epoch)));
+  }
   bool duplicate = false;
   bool published = false;
   const Monotonic now = hub_.clock.now();

@@ -14,6 +14,12 @@ constexpr std::size_t kScratchBytes = 16 * 1024;
 constexpr std::size_t kGapPieces =
     8;  // room for so many control pieces is kept before a frame is looked at
 constexpr std::uint64_t kSmallestPeerLimit = 1024;
+constexpr double kLongestPeriodNs = 1e17;  // three years: sums of it fit
+
+nanoseconds period_of(float hz) {
+  const double period = std::min(1e9 / static_cast<double>(hz), kLongestPeriodNs);
+  return nanoseconds(static_cast<std::int64_t>(period));
+}
 
 /// Prefix memory of batches: kept by the thread, so that an idle session has none.
 std::vector<std::vector<std::byte>>& scratch_pool() {
@@ -36,6 +42,7 @@ wire::GapReason reason_of(frame::EvictReason reason, wire::GapReason kept_reason
 }  // namespace
 
 void SessionImpl::queue(Reading& reading) {
+  watch_claim(reading);
   if (reading.queued || reading.subscription == nullptr || reading.subscription->ending) return;
   reading.queued = true;
   ready_.push_back(&reading);
@@ -96,7 +103,8 @@ bool SessionImpl::next_batch(Batch& batch) {
       }
     }
     outbox_.take(batch);
-    if (outbox_.empty()) pongs_waiting_ = 0;
+    if (!outbox_.empty()) break;  // control first: what waits there may announce what comes below
+    pongs_waiting_ = 0;
     if (state_ != State::kOpen || batch.bytes >= Batch::kMaxBytes) break;
     if (parts_.reading) {
       if (batch.count == 0) place_part(batch);
@@ -126,6 +134,7 @@ bool SessionImpl::next_batch(Batch& batch) {
       }
     }
   }
+  account_outbox();
   if (batch.count == 0) {
     output_announced_ = false;
     outbox_.release_if_idle();
@@ -168,24 +177,13 @@ void SessionImpl::batch_done() {
       hub_.metrics.delivered_frames.add();
       hub_.metrics.delivered_bytes.add(flight.frame.data_bytes());
       hub_.metrics.age.observe(std::chrono::duration_cast<nanoseconds>(now - info.arrival));
-      if (reading.claim) {
-        if (reading.subscription != nullptr && reading.subscription->spec.credit > 0) {
-          reading.claimed.push_back(info.position + 1);
-        } else {
-          reading.channel->ring->advance(*reading.claim, info.position + 1);
-        }
-        reading.claim_progress = now;
-      }
+      settle_claim(reading);
     }
     flight = InFlight{};
   }
   in_flight_count_ = 0;
   if (!parts_.reading) ticket_ = frame::PinTicket{};
   release_scratch();
-  const auto outbox = static_cast<std::int64_t>(outbox_.bytes());
-  hub_.metrics.outbox_bytes.add(
-      outbox - static_cast<std::int64_t>(books_->outbox_bytes.load(std::memory_order_relaxed)));
-  books_->outbox_bytes.store(static_cast<std::uint64_t>(outbox), std::memory_order_relaxed);
   if (!parts_.reading) {
     for (auto it = subscriptions_.begin(); it != subscriptions_.end();) {
       Subscription& subscription = *it->second;
@@ -228,18 +226,18 @@ void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_
   if (to <= reading.cursor) return;
   lost_runs_.clear();
   reading.channel->ring->lost_runs(reading.cursor, to, lost_runs_);
+  std::uint64_t position = reading.cursor;
   for (const frame::LostRun& run : lost_runs_) {
     const wire::GapReason reason = reason_of(run.reason, kept_reason);
     if (reading.epoch != run.epoch) {
-      if (reading.explain && reading.epoch != 0) {
-        add_gap(reading,
-                wire::Gap{.subscription = reading.books->subscription,
-                          .channel = reading.channel->id,
-                          .epoch = reading.epoch,
-                          .reason = wire::GapReason::kEpoch});
-      }
+      leave_epoch(reading);
       reading.epoch = run.epoch;
       reading.told = run.first > 0 ? run.first - 1 : 0;
+    }
+    if (position == reading.restart_at && reading.told + 1 < run.first) {
+      tell_number_gap(
+          reading, run.epoch, reading.told + 1, run.first - 1, wire::GapReason::kRestart);
+      reading.told = run.first - 1;
     }
     // Numbers before the run that never were frames are told with it: nothing stays unexplained.
     const std::uint64_t first =
@@ -257,6 +255,7 @@ void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_
     reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(run.frames,
                                                                     std::memory_order_relaxed);
     hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(run.frames);
+    position += run.frames;
   }
   move_cursor(reading, to);
 }
@@ -278,53 +277,78 @@ void SessionImpl::jump_queue(Reading& reading, std::uint64_t head) {
   lose(reading, to, wire::GapReason::kQueue);
 }
 
-/// What is missing before this frame and never was a frame.
-void SessionImpl::explain_missing(Reading& reading, const frame::FrameInfo& info) {
-  const auto gap =
-      [&](std::uint64_t epoch, std::uint64_t first, std::uint64_t last, wire::GapReason reason)
-          SB_NO_ANALYSIS {
-            add_gap(reading,
-                    wire::Gap{.subscription = reading.books->subscription,
-                              .channel = reading.channel->id,
-                              .epoch = epoch,
-                              .first = first,
-                              .last = last,
-                              .reason = reason,
-                              .frames = 0});
-          };
-  if (reading.epoch != info.epoch) {
-    if (reading.explain && reading.epoch != 0) gap(reading.epoch, 0, 0, wire::GapReason::kEpoch);
-    reading.epoch = info.epoch;
-    reading.told = 0;
-    std::uint64_t unpublished = 0;
-    for (const auto& run : info.before) unpublished += run.count;
-    if (info.sequence > unpublished) reading.told = info.sequence - 1 - unpublished;
-  }
-  if (!reading.explain) {  // its first frame: what was before it was not promised
-    reading.explain = true;
-    reading.told = info.sequence;
-    return;
-  }
-  // The runs end at sequence - 1; go through them from the first that is not told yet.
+void SessionImpl::tell_number_gap(Reading& reading,
+                                  std::uint64_t epoch,
+                                  std::uint64_t first,
+                                  std::uint64_t last,
+                                  wire::GapReason reason) {
+  add_gap(reading,
+          wire::Gap{.subscription = reading.books->subscription,
+                    .channel = reading.channel->id,
+                    .epoch = epoch,
+                    .first = first,
+                    .last = last,
+                    .reason = reason,
+                    .frames = 0});
+}
+
+/// Numbers that end at `end` and never became frames, from the first that is not told yet.
+void SessionImpl::explain_runs(Reading& reading,
+                               std::uint64_t epoch,
+                               std::uint64_t end,
+                               const std::array<frame::UnpublishedRun, 3>& runs) {
   std::uint64_t counted = 0;
-  for (const auto& run : info.before) counted += run.count;
-  std::uint64_t next = info.sequence - std::min(counted, info.sequence - 1);
-  if (reading.told + 1 < next)
-    gap(info.epoch, reading.told + 1, next - 1, wire::GapReason::kSource);
-  for (const auto& run : info.before) {
+  for (const auto& run : runs) counted += run.count;
+  std::uint64_t next = end + 1 - std::min(counted, end);
+  for (const auto& run : runs) {
     if (run.count == 0) continue;
     const std::uint64_t last = next + run.count - 1;
     const std::uint64_t first = std::max(next, reading.told + 1);
-    if (first <= last && last < info.sequence) {
-      gap(info.epoch,
-          first,
-          last,
-          run.why == frame::Unpublished::kRejected ? wire::GapReason::kRejected
-                                                   : wire::GapReason::kSource);
+    if (first <= last && last <= end) {
+      const auto reason = run.why == frame::Unpublished::kRejected ? wire::GapReason::kRejected
+                                                                   : wire::GapReason::kSource;
+      tell_number_gap(reading, epoch, first, last, reason);
     }
     next = last + 1;
   }
-  reading.told = std::max(reading.told, info.sequence - 1);
+  reading.told = std::max(reading.told, end);
+}
+
+/// Who had a position in the epoch is told its tail, then that it is over.
+void SessionImpl::leave_epoch(Reading& reading) {
+  if (!reading.explain || reading.epoch == 0) return;
+  if (const auto tail = hub_.past_tail(*reading.channel, reading.epoch)) {
+    explain_runs(reading, reading.epoch, tail->last_sequence, tail->runs);
+  }
+  tell_number_gap(reading, reading.epoch, 0, 0, wire::GapReason::kEpoch);
+}
+
+/// What is missing before this frame and never was a frame.
+void SessionImpl::explain_missing(Reading& reading, const frame::FrameInfo& info) {
+  std::uint64_t counted = 0;
+  for (const auto& run : info.before) counted += run.count;
+  const std::uint64_t before = info.sequence - 1;
+  const std::uint64_t known = before - std::min(counted, before);  // up to here nothing is said
+  if (reading.epoch != info.epoch) {
+    leave_epoch(reading);
+    reading.epoch = info.epoch;
+    reading.told = known;
+  }
+  if (!reading.explain) {  // its first frame: what was before it was not promised
+    reading.explain = true;
+    reading.told = before;
+    return;
+  }
+  if (reading.told < known) {
+    const bool restart = info.position == reading.restart_at;
+    tell_number_gap(reading,
+                    info.epoch,
+                    reading.told + 1,
+                    known,
+                    restart ? wire::GapReason::kRestart : wire::GapReason::kSource);
+    reading.told = known;
+  }
+  explain_runs(reading, info.epoch, before, info.before);
 }
 
 bool SessionImpl::place_control(const wire::ServerMessage& message, Batch& batch) {
@@ -351,63 +375,87 @@ bool SessionImpl::tell_gaps(Reading& reading, Batch& batch) {
   return reading.gaps.empty();
 }
 
-SessionImpl::Step SessionImpl::take(Reading& reading, Batch& batch) {
-  const std::shared_ptr<frame::FrameRing>& ring = reading.channel->ring;
+/// FROM, ahead of the ring: what the sensor sends again was had already, and not promised here.
+void SessionImpl::pass_over_had(Reading& reading, std::uint64_t head) {
+  if (reading.had_sequence == 0) return;
+  const auto after = reading.channel->ring->position_after(reading.had_epoch, reading.had_sequence);
+  const std::uint64_t to = std::min(after.value_or(reading.cursor), head);
+  if (to > reading.cursor) {
+    reading.books->start.fetch_add(to - reading.cursor, std::memory_order_relaxed);
+    reading.cursor = to;
+    reading.books->cursor.store(to, std::memory_order_relaxed);
+    settle_claim(reading);
+  }
+  if (!after || *after < head) reading.had_sequence = 0;  // the ring has passed it
+}
+
+bool SessionImpl::is_too_old(const Reading& reading,
+                             const frame::FrameInfo& info,
+                             std::uint64_t head) const {
+  const std::uint32_t most = reading.subscription->spec.max_age_ms;
+  if (most == 0) return false;
+  if (reading.channel->ring->latched() && info.position + 1 == head) return false;
+  return hub_.clock.now() - info.arrival + info.age_at_arrival > milliseconds(most);
+}
+
+bool SessionImpl::is_too_early(const Reading& reading) const {
+  const float hz = reading.subscription->spec.quality.max_hz;
+  if (hz <= 0 || !reading.due_known) return false;
+  return hub_.clock.now() < reading.due - period_of(hz) / 4;
+}
+
+bool SessionImpl::fits_peer(const frame::FrameRef& frame) const {
+  const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
+  const std::uint64_t limit = peer_limit();
+  if (prefix_max + frame.data_bytes() <= limit) return true;
+  // In parts, of which the first holds the whole head.
+  return limit >= kSmallestPeerLimit && prefix_max + wire::kPartPrefixMax <= limit;
+}
+
+/// The next frame that this reading gives, or none now; all that will not come before it has become
+/// gaps.
+frame::FrameRef SessionImpl::find_frame(Reading& reading) {
+  const frame::FrameRing& ring = *reading.channel->ring;
   const wire::Subscribe& spec = reading.subscription->spec;
   for (;;) {
-    if (!reading.gaps.empty() && !tell_gaps(reading, batch)) return Step::kFull;
-    const std::uint64_t head = ring->head();
-    if (reading.cursor == head) return Step::kIdle;
+    const std::uint64_t head = ring.head();  // before what was had: all below it is judged
+    pass_over_had(reading, head);
+    if (reading.cursor >= head) return {};
     jump_queue(reading, head);
-    if (!reading.gaps.empty()) continue;
     if (spec.credit > 0 && reading.unanswered >= spec.credit)
-      return Step::kIdle;  // on_credit() queues it again
-
-    frame::ReadResult seen = ring->read(reading.cursor);
-    if (seen.state == frame::ReadResult::State::kNotYet) return Step::kIdle;
+      return {};  // on_credit() queues it again
+    frame::ReadResult seen = ring.read(reading.cursor);
+    if (seen.state == frame::ReadResult::State::kNotYet) return {};
     if (seen.state == frame::ReadResult::State::kGone) {
-      const std::uint64_t to = std::min(head, std::max(reading.cursor + 1, ring->tail()));
+      const std::uint64_t to = std::min(head, std::max(reading.cursor + 1, ring.tail()));
       lose(reading, to, wire::GapReason::kEvicted);
       continue;
     }
     const frame::FrameInfo& info = seen.frame.info();
-    if (info.epoch != reading.epoch && seen_version_ != hub_.version()) {
-      return Step::kControlFirst;  // its new epoch is announced before it
-    }
-    if (reading.had_sequence != 0) {
-      if (info.epoch == reading.had_epoch && info.sequence <= reading.had_sequence) {
-        // The consumer had it from an earlier boot: it was never promised here.
-        reading.books->start.fetch_add(1, std::memory_order_relaxed);
-        ++reading.cursor;
-        reading.books->cursor.store(reading.cursor, std::memory_order_relaxed);
-        continue;
-      }
-      reading.had_sequence = 0;
-    }
-    const Monotonic now = hub_.clock.now();
-    if (spec.max_age_ms > 0 && !(ring->latched() && reading.cursor + 1 == head)) {
-      const auto age = now - info.arrival + info.age_at_arrival;
-      if (age > milliseconds(spec.max_age_ms)) {
-        lose(reading, reading.cursor + 1, wire::GapReason::kAge);
-        continue;
-      }
-    }
-    if (const float hz = spec.quality.max_hz; hz > 0) {
-      const auto period = nanoseconds(static_cast<std::int64_t>(1e9 / static_cast<double>(hz)));
-      if (reading.due_known && now < reading.due - period / 4) {
-        explain_missing(reading, info);
-        reading.told = info.sequence;
-        bump(reading.books->skipped);
-        ++reading.skipped_since;
-        hub_.metrics.skipped_frames.add();
-        move_cursor(reading, reading.cursor + 1);
-        continue;
-      }
-    }
     explain_missing(reading, info);
-    if (!reading.gaps.empty()) continue;  // told first; then this frame is found again
-    return place_frame(reading, std::move(seen.frame), batch, now);
+    if (is_too_old(reading, info, head)) {
+      lose(reading, reading.cursor + 1, wire::GapReason::kAge);
+    } else if (!fits_peer(seen.frame)) {
+      lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
+    } else if (is_too_early(reading)) {
+      reading.told = info.sequence;
+      bump(reading.books->skipped);
+      ++reading.skipped_since;
+      hub_.metrics.skipped_frames.add();
+      move_cursor(reading, reading.cursor + 1);
+    } else {
+      return std::move(seen.frame);
+    }
   }
+}
+
+SessionImpl::Step SessionImpl::take(Reading& reading, Batch& batch) {
+  frame::FrameRef frame = find_frame(reading);
+  // A new channel, epoch or schema is announced before what uses it: looked at after the ring.
+  if (seen_version_ != hub_.version()) return Step::kControlFirst;
+  if (!tell_gaps(reading, batch)) return Step::kFull;
+  if (!frame) return Step::kIdle;
+  return place_frame(reading, std::move(frame), batch, hub_.clock.now());
 }
 
 SessionImpl::Step SessionImpl::place_frame(Reading& reading,
@@ -419,14 +467,11 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
   const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
   const std::uint64_t limit = peer_limit();
   const bool in_parts = prefix_max + data_bytes > limit;
-  if (in_parts && (limit < kSmallestPeerLimit || prefix_max + wire::kPartPrefixMax > limit)) {
-    lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
-    return tell_gaps(reading, batch) ? Step::kTook : Step::kFull;
-  }
   const bool large = in_parts || prefix_max + data_bytes > Batch::kMaxBytes;
   if (batch.count > 0 && (large || batch.bytes + prefix_max + data_bytes > Batch::kMaxBytes))
     return Step::kFull;
   if (batch.count >= Batch::kMaxMessages) return Step::kFull;
+  std::shared_ptr<Reading> shared = reading.shared_from_this();
   if (large) {
     ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
     if (!ticket_) {
@@ -452,10 +497,6 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
       .points_out = info.points,
       .skipped_frames = reading.skipped_since,
       .queue_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(queued, 0, UINT32_MAX))};
-  std::shared_ptr<Reading> shared;
-  for (const auto& entry : reading.subscription->readings) {
-    if (entry.get() == &reading) shared = entry;
-  }
   if (!in_parts) {
     std::byte* place = scratch(prefix_max);
     if (place == nullptr) {
@@ -469,14 +510,19 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
   }
   // From here the frame is taken.
   if (const float hz = reading.subscription->spec.quality.max_hz; hz > 0) {
-    const auto period = nanoseconds(static_cast<std::int64_t>(1e9 / static_cast<double>(hz)));
+    const nanoseconds period = period_of(hz);
     reading.due =
         reading.due_known ? std::max(reading.due + period, now - period / 2) : now + period;
     reading.due_known = true;
   }
   reading.skipped_since = 0;
   reading.told = info.sequence;
-  if (reading.subscription->spec.credit > 0) ++reading.unanswered;
+  if (reading.subscription->spec.credit > 0) {
+    ++reading.unanswered;
+    if (reading.claim) reading.claimed.push_back(info.position);
+  }
+  if (reading.books->in_flight.load(std::memory_order_relaxed) == 0)
+    reading.first_in_flight = info.position;
   reading.channel->last_used_ns.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   reading.books->in_flight.fetch_add(1, std::memory_order_relaxed);
   move_cursor(reading, reading.cursor + 1);
@@ -532,14 +578,53 @@ bool SessionImpl::place_part(Batch& batch) {
   return true;
 }
 
+/// The frame that is being sent in parts will not be sent to its end.
+void SessionImpl::abandon_parts(wire::GapReason reason) {
+  if (!parts_.reading) return;
+  Reading& reading = *parts_.reading;
+  const frame::FrameInfo& info = parts_.frame.info();
+  send(wire::Gap{.subscription = reading.books->subscription,
+                 .channel = reading.channel->id,
+                 .epoch = info.epoch,
+                 .first = info.sequence,
+                 .last = info.sequence,
+                 .reason = reason,
+                 .frames = 1});
+  reading.books->in_flight.fetch_sub(1, std::memory_order_relaxed);
+  reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
+  hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(1);
+  parts_ = PartsOut{};
+}
+
 // ---- who keeps what others wait for
+
+/// Had is what stands before the first frame that is on its way, or unanswered.
+void SessionImpl::settle_claim(Reading& reading) {
+  if (!reading.claim) return;
+  std::uint64_t had = reading.cursor;
+  if (reading.books->in_flight.load(std::memory_order_relaxed) > 0)
+    had = std::min(had, reading.first_in_flight);
+  if (!reading.claimed.empty()) had = std::min(had, reading.claimed.front());
+  if (had <= reading.claim->position()) return;
+  reading.channel->ring->advance(*reading.claim, had);
+  reading.claim_progress = hub_.clock.now();
+  if (had >= reading.channel->ring->head()) reading.claim_waits = false;
+}
+
+/// Frames wait for a reliable reader: from now on it has to make progress.
+void SessionImpl::watch_claim(Reading& reading) {
+  if (!reading.claim || reading.claim_waits) return;
+  if (reading.claim->position() >= reading.channel->ring->head()) return;
+  reading.claim_waits = true;
+  reading.claim_progress = hub_.clock.now();
+  arm(reading.claim_progress + hub_.options.reliable_timeout);
+}
 
 void SessionImpl::check_claims(Monotonic now) {
   for (auto& [id, subscription] : subscriptions_) {
     for (auto& reading : subscription->readings) {
-      if (!reading->claim) continue;
-      if (reading->claim->position() == reading->channel->ring->head())
-        reading->claim_progress = now;  // nothing waits
+      watch_claim(*reading);
+      if (!reading->claim || !reading->claim_waits) continue;
       const Monotonic end = reading->claim_progress + hub_.options.reliable_timeout;
       if (now < end) {
         arm(end);
@@ -548,8 +633,7 @@ void SessionImpl::check_claims(Monotonic now) {
       reading->channel->ring->remove_reliable(reading->claim.get());
       reading->claim.reset();
       reading->claimed.clear();
-      subscription->spec.reliable = false;
-      reading->history_until = 0;  // from here it trails like any other
+      reading->claim_ended = true;  // from here it trails like any other
       hub_.metrics.reliable_ended.add();
       send(
           wire::Status{wire::Level::kWarning,

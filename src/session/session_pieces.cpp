@@ -23,6 +23,7 @@ constexpr auto kFrameTag = std::byte{0x7a};
 constexpr std::chrono::seconds kPartSilence{10};
 constexpr std::chrono::seconds kSlowTime{5};
 constexpr std::uint64_t kSlowBytes = 5 * 64 * 1024;
+constexpr std::uint64_t kWholeStep = 256 * 1024;  // first room for a message of unknown length
 
 void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
@@ -48,13 +49,9 @@ Taken SessionImpl::on_chunk(std::span<const std::byte> chunk) {
     return {0, Flow::kPause};
   }
   if (pieces_.kind == Kind::kUnknown && !chunk.empty()) {
-    if (state_ == State::kNeedHello && chunk.front() != kHelloTag) {
-      const Flow flow = handle(wire::ClientMessage(wire::Unsupported{}), {});
-      announce_output();
-      return {chunk.size(), flow};
-    }
     const std::byte tag = chunk.front();
     pieces_.kind = tag == kFrameTag ? Kind::kFrame : tag == kPartTag ? Kind::kPart : Kind::kControl;
+    if (state_ == State::kNeedHello) pieces_.kind = Kind::kControl;
     pieces_.frame.total = pieces_.total;
     if (pieces_.kind == Kind::kControl) pieces_.frame.state = FrameInProgress::State::kWhole;
   }
@@ -84,6 +81,8 @@ Taken SessionImpl::on_chunk(std::span<const std::byte> chunk) {
           used -= collected.size() - seen.part_data_offset;
           pieces_.frame.have_head = true;
           pieces_.part_left = seen.part_data_bytes;
+          pieces_.part = seen.part;
+          pieces_.part.data = {};
           if (!begin_part(seen.part, seen.part_data_bytes)) {
             pieces_.part_left = 0;
             pieces_.kind = Kind::kNone;  // answered; the rest is only counted
@@ -102,7 +101,11 @@ Taken SessionImpl::on_chunk(std::span<const std::byte> chunk) {
             chunk.subspan(used, std::min<std::uint64_t>(chunk.size() - used, pieces_.part_left));
         const Taken rest = feed(transfer_.frame, data, false);
         pieces_.part_left -= rest.bytes;
+        transfer_.drop_at = hub_.clock.now() + kPartSilence;
         taken = {rest.flow == Flow::kPause ? used + rest.bytes : chunk.size(), rest.flow};
+        if (rest.flow != Flow::kPause && used + data.size() < chunk.size()) {
+          refuse_part(pieces_.part, "the message goes on behind the part's data");
+        }
       }
       break;
     }
@@ -126,8 +129,12 @@ Taken SessionImpl::feed_control(std::span<const std::byte> chunk) {
     }
     const std::uint64_t coming =
         std::max<std::uint64_t>(whole.total.value_or(0), whole.collected.size() + chunk.size());
+    if (state_ == State::kNeedHello && whole.collected.empty())
+      whole.collected.reserve(std::min<std::uint64_t>(coming, limit));
     if (coming > limit) {
       if (state_ == State::kNeedHello) {
+        if (tag != kHelloTag)
+          return {chunk.size(), handle(wire::ClientMessage(wire::Unsupported{}), {})};
         send(wire::Reject{.code = wire::RejectCode::kLimit, .detail = "Hello above 12 KiB"});
         close(CloseKind::kProtocol, "Hello above its limits");
         return {chunk.size(), Flow::kStop};
@@ -191,16 +198,10 @@ Taken SessionImpl::feed(FrameInProgress& frame, std::span<const std::byte> chunk
       case Stage::kWhole: {
         if (rest.empty()) return {used, Flow::kContinue};
         if (frame.room) {
-          const std::size_t step =
-              std::min<std::uint64_t>(rest.size(), frame.room.data().size() - frame.filled);
-          std::memcpy(frame.room.data().data() + frame.filled, rest.data(), step);
-          frame.filled += step;
-          if (step < rest.size()) {
-            frame.room.reset();
-            frame.outcome = Outcome{
-                Outcome::What::kReject, wire::RejectCode::kLimit, "longer than it claimed", false};
-            frame.state = Stage::kDiscard;
-          }
+          if (rest.size() > frame.room.data().size() - frame.filled) grow_whole(frame, rest);
+          if (frame.state != Stage::kWhole) break;  // it could not grow
+          std::memcpy(frame.room.data().data() + frame.filled, rest.data(), rest.size());
+          frame.filled += rest.size();
         } else {
           append(frame.collected, rest);
           if (frame.collected.size() > kControlBytes + hub_.options.max_schema_bytes)
@@ -258,29 +259,54 @@ void SessionImpl::start_data(FrameInProgress& frame) {
 /// Not the canonical form: had whole, then parsed. Large ones in memory of the ingest share.
 void SessionImpl::start_whole(FrameInProgress& frame) {
   frame.state = FrameInProgress::State::kWhole;
-  const std::uint64_t coming = std::max<std::uint64_t>(
-      frame.total.value_or(hub_.options.max_message_bytes), frame.collected.size());
-  if (coming <= kControlBytes) return;
-  // Any channel of ours will do: the memory goes back when the frame has found its own.
-  frame::Reservation room;
-  const auto answer = producing_.empty()
-                          ? frame::Reserve::kNoRoom
-                          : producing_.begin()->second->producer.reserve(0, coming, account_, room);
-  if (answer != frame::Reserve::kGranted) {
-    frame.outcome =
-        Outcome{Outcome::What::kReject,
-                producing_.empty() ? wire::RejectCode::kLimit : wire::RejectCode::kNoMemory,
-                fmt::format("no room for a message of {} bytes that must be had whole", coming),
-                false};
-    frame.state = FrameInProgress::State::kDiscard;
-    return;
-  }
-  std::memcpy(room.data().data(), frame.collected.data(), frame.collected.size());
-  frame.filled = frame.collected.size();
-  std::vector<std::byte>().swap(frame.collected);
   frame.head.clear();
   frame.have_head = false;
+  const std::uint64_t coming = std::max<std::uint64_t>(
+      frame.total.value_or(frame.collected.size() + kWholeStep), frame.collected.size());
+  if (frame.total.value_or(0) <= kControlBytes && frame.collected.size() <= kControlBytes) return;
+  take_whole_room(frame, coming);
+}
+
+/// The message turns out longer than there is room for.
+void SessionImpl::grow_whole(FrameInProgress& frame, std::span<const std::byte> more) {
+  take_whole_room(frame, std::max(2 * frame.filled, frame.filled + more.size()));
+}
+
+void SessionImpl::take_whole_room(FrameInProgress& frame, std::uint64_t bytes) {
+  using frame::Reserve;
+  const auto refuse = [&](wire::RejectCode code, std::string detail) {
+    frame.room.reset();
+    std::vector<std::byte>().swap(frame.collected);
+    frame.outcome = Outcome{Outcome::What::kReject, code, std::move(detail), false};
+    frame.state = FrameInProgress::State::kDiscard;
+  };
+  if (producing_.empty()) {
+    return refuse(wire::RejectCode::kLimit,
+                  fmt::format("a message of {} bytes from a peer that advertised nothing", bytes));
+  }
+  // Any channel of ours will do: the memory goes back when the frame has found its own.
+  frame::Reservation room;
+  switch (producing_.begin()->second->producer.reserve(0, bytes, account_, room)) {
+    case Reserve::kGranted:
+      break;
+    case Reserve::kTooLarge:
+      return refuse(
+          wire::RejectCode::kTooLarge,
+          fmt::format("{} bytes; {} are the limit now", bytes, hub_.store.max_frame_bytes().count));
+    case Reserve::kNoRoom:
+    case Reserve::kFenced:
+      return refuse(wire::RejectCode::kNoMemory,
+                    fmt::format("no room for a message of {} bytes that must be had whole", bytes));
+  }
+  const auto so_far = frame.room ? std::span<const std::byte>(frame.room.data().first(frame.filled))
+                                 : std::span<const std::byte>(frame.collected);
+  std::memcpy(room.data().data(), so_far.data(), so_far.size());
+  frame.filled = so_far.size();
+  std::vector<std::byte>().swap(frame.collected);
   frame.room = std::move(room);
+  frame.slow_check = hub_.clock.now() + kSlowTime;
+  frame.slow_filled = frame.filled;
+  arm(frame.slow_check);
 }
 
 std::span<std::byte> SessionImpl::direct_buffer() {
@@ -301,7 +327,10 @@ void SessionImpl::direct_filled(std::size_t bytes) {
   frame->filled += bytes;
   frame->arrived += bytes;
   pieces_.arrived += bytes;
-  if (pieces_.kind == MessageInPieces::Kind::kPart) pieces_.part_left -= bytes;
+  if (pieces_.kind == MessageInPieces::Kind::kPart) {
+    pieces_.part_left -= bytes;
+    transfer_.drop_at = hub_.clock.now() + kPartSilence;
+  }
 }
 
 FrameInProgress* SessionImpl::filling() {
@@ -316,14 +345,17 @@ FrameInProgress* SessionImpl::filling() {
 }
 
 void SessionImpl::check_slow(FrameInProgress& frame, Monotonic now) {
-  if (frame.state != FrameInProgress::State::kData || frame.filled == frame.head.data_bytes) return;
+  using Stage = FrameInProgress::State;
+  if (!frame.room || (frame.state != Stage::kData && frame.state != Stage::kWhole)) return;
+  if (input_paused_) frame.slow_check = std::max(frame.slow_check, now + kSlowTime);  // our doing
   if (now < frame.slow_check) return arm(frame.slow_check);
+  // One that is full, and whose message does not end, fills no faster.
   if (frame.filled - frame.slow_filled >= kSlowBytes) {
     frame.slow_filled = frame.filled;
     frame.slow_check = now + kSlowTime;
     return arm(frame.slow_check);
   }
-  Producing* from = producing(frame.head.channel);
+  Producing* from = frame.have_head ? producing(frame.head.channel) : nullptr;
   frame.outcome =
       Outcome{Outcome::What::kReject,
               wire::RejectCode::kNoMemory,
@@ -353,7 +385,14 @@ Flow SessionImpl::end_message() {
       reject_request({.code = pieces_.frame.outcome.code, .detail = pieces_.frame.outcome.detail});
       break;
     case Kind::kPart:
-      flow = pieces_.frame.have_head ? end_part() : finish(pieces_.frame, true);
+      if (!pieces_.frame.have_head) {
+        flow = finish(pieces_.frame, true);
+      } else if (pieces_.part_left > 0 && transfer_.running) {
+        drop_transfer();
+        flow = refuse_malformed("the message ends inside the part's data");
+      } else {
+        flow = end_part();
+      }
       break;
   }
   pieces_.frame.reset();
@@ -400,8 +439,14 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
       return finish_whole(bytes, envelope);
     }
     case Stage::kDiscard:
+      if (frame.have_head && frame.arrived < frame.head.data_offset + frame.head.data_bytes)
+        return refuse_malformed("the message ends inside the payload's data");
       malformed_in_a_row_ = 0;
-      if (!frame.have_head) {
+      if (!frame.have_head && !envelope) {  // what the parts said of it is all that is known
+        frame.head.channel = transfer_.channel;
+        frame.head.sequence = transfer_.sequence;
+        refuse_frame(frame.head, frame.outcome);
+      } else if (!frame.have_head) {
         reject_request({.code = frame.outcome.code, .detail = frame.outcome.detail});
       } else if (frame.outcome.what == Outcome::What::kDuplicate) {
         count_duplicate(frame.head);
@@ -418,8 +463,11 @@ Flow SessionImpl::finish_whole(std::span<const std::byte> bytes, bool envelope) 
     const wire::ClientMessage message = wire::parse(bytes, head_);
     if (std::holds_alternative<wire::FrameBody>(message) && state_ == State::kOpen)
       return on_frame(bytes, head_, false);
-    const Flow flow = handle(message, bytes);
-    return flow == Flow::kPause ? Flow::kContinue : flow;
+    if (const auto* part = std::get_if<wire::Part>(&message);
+        part != nullptr && state_ == State::kOpen) {
+      return on_part(*part, false);
+    }
+    return handle(message, bytes);
   }
   if (auto malformed = wire::parse_frame(bytes, head_))
     return refuse_malformed(std::move(malformed->detail));
@@ -428,15 +476,17 @@ Flow SessionImpl::finish_whole(std::span<const std::byte> bytes, bool envelope) 
 
 // ---- transfers in parts
 
-Flow SessionImpl::on_part(const wire::Part& part) {
+Flow SessionImpl::on_part(const wire::Part& part, bool may_wait) {
   if (!transfer_.part_open) {
     if (!begin_part(part, part.data.size())) return Flow::kContinue;
     transfer_.part_open = true;
     transfer_.part_taken = 0;
   }
+  if (!may_wait && !room_by_) room_by_ = hub_.clock.now();  // the first answer counts
   const Taken taken = feed(transfer_.frame, part.data.subspan(transfer_.part_taken), false);
   transfer_.part_taken += taken.bytes;
   if (taken.flow == Flow::kPause) return Flow::kPause;
+  if (!may_wait) room_by_.reset();
   transfer_.part_open = false;
   return end_part();
 }
@@ -468,7 +518,7 @@ bool SessionImpl::begin_part(const wire::Part& part, std::uint64_t data_bytes) {
                          .sequence = part.sequence};
     transfer_.frame.total = part.total_bytes;
   } else if (!transfer_.running) {
-    if (part.transfer == transfer_.id) return false;  // answered already: one Reject a transfer
+    if (part.transfer == transfer_.id && transfer_.answered) return false;  // one Reject a transfer
     return refuse(
         fmt::format("index {} of transfer {} without its beginning", part.index, part.transfer));
   } else if (part.transfer != transfer_.id || part.index != transfer_.next_index) {
@@ -518,6 +568,8 @@ void SessionImpl::drop_transfer() {
 
 void SessionImpl::refuse_part(const wire::Part& part, std::string detail) {
   drop_transfer();
+  malformed_in_a_row_ = 0;
+  if (part.transfer >= transfer_.id) transfer_.answered = true;
   transfer_.id = std::max(transfer_.id, part.transfer);
   wire::FrameHead head;
   head.channel = part.channel;
