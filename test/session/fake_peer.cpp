@@ -1,5 +1,8 @@
 #include "session/fake_peer.h"
 
+#include "simbridge/base/check.h"
+#include "simbridge/base/log.h"
+
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -17,6 +20,7 @@ frame::StoreOptions TestBridge::small_store() {
 }
 
 TestBridge::TestBridge(session::HubOptions options, frame::StoreOptions store_options) {
+  set_log_level(LogLevel::kError);  // what peers do wrong on purpose is no news
   auto made = frame::FrameStore::create(store_options, clock);
   REQUIRE(made);
   store = std::move(*made);
@@ -61,7 +65,7 @@ FakePeer::FakePeer(TestBridge& bridge,
                    std::uint64_t max_message_bytes)
     : bridge_(bridge) {
   auto admission = bridge.hub->admit();
-  REQUIRE(admission);
+  SB_CHECK(admission.has_value(), "the test bridge has room for a session");
   session_ = bridge.hub->open(
       std::move(*admission),
       session::PeerInfo{"test", "here", 0},
@@ -71,8 +75,7 @@ FakePeer::FakePeer(TestBridge& bridge,
   if (hello) {
     send(hello_message(peer_key, max_message_bytes));
     pump();
-    REQUIRE(!received.empty());
-    REQUIRE(received.front().has_welcome());
+    SB_CHECK(!received.empty() && received.front().has_welcome(), "Hello is answered by Welcome");
     std::erase_if(received, [](const auto& message) {
       return message.has_welcome() || message.has_channels();
     });
@@ -131,10 +134,10 @@ Flow FakePeer::send_pieces(const std::string& bytes,
       if (taken.flow == Flow::kPause) {
         resumed_ = false;
         for (int i = 0; i < 1000 && !resumed_; ++i) tick(milliseconds(1));
-        REQUIRE(resumed_);
+        SB_CHECK(resumed_, "a pause ends");
         continue;
       }
-      REQUIRE((taken.bytes > 0 || at == end));
+      SB_CHECK(taken.bytes > 0 || at == end, "who goes on has taken something");
     }
   }
   return session_->end_message();
@@ -153,16 +156,17 @@ bool FakePeer::take_batch() {
     whole.append(reinterpret_cast<const char*>(message.data.data()), message.data.size());
     bytes += whole.size();
     v1::ServerMessage parsed;
-    REQUIRE(parsed.ParseFromString(whole));
+    SB_CHECK(parsed.ParseFromString(whole), "what the session says parses");
     received.push_back(std::move(parsed));
   }
-  REQUIRE(bytes == batch_->bytes);
-  REQUIRE((batch_->count == 1 || batch_->bytes <= session::Batch::kMaxBytes + 4096));
+  SB_CHECK(bytes == batch_->bytes, "a batch knows its bytes");
+  SB_CHECK(batch_->count == 1 || batch_->bytes <= session::Batch::kMaxBytes + 4096,
+           "only a message alone is large");
   return true;
 }
 
 void FakePeer::finish_batch() {
-  REQUIRE(batch_);
+  SB_CHECK(batch_.has_value(), "a batch was taken");
   batch_.reset();
   session_->batch_done();
 }
@@ -191,7 +195,7 @@ void FakePeer::pump() {
     }
     if (!moved) return;
   }
-  REQUIRE_FALSE(static_cast<bool>(session_));  // the strand came to no rest
+  SB_CHECK(!session_, "the strand comes to rest");
 }
 
 void FakePeer::tick(milliseconds by) {
@@ -224,6 +228,47 @@ void FakePeer::subscribe(std::uint32_t id,
   more(*subscribe);
   send(message);
   pump();
+}
+
+void FakePeer::unsubscribe(std::uint32_t id) {
+  v1::ClientMessage message;
+  message.mutable_unsubscribe()->set_id(id);
+  send(message);
+}
+
+void FakePeer::unadvertise(std::uint32_t number) {
+  v1::ClientMessage message;
+  message.mutable_unadvertise()->set_channel(number);
+  send(message);
+}
+
+void FakePeer::credit(std::uint32_t subscription, std::uint32_t channel, std::uint32_t frames) {
+  v1::ClientMessage message;
+  message.mutable_credit()->set_subscription(subscription);
+  message.mutable_credit()->set_channel(channel);
+  message.mutable_credit()->set_frames(frames);
+  send(message);
+  pump();
+}
+
+void FakePeer::ping(std::uint64_t cookie) {
+  v1::ClientMessage message;
+  message.mutable_ping()->set_cookie(cookie);
+  send(message);
+}
+
+void FakePeer::goodbye(const std::string& reason) {
+  v1::ClientMessage message;
+  message.mutable_goodbye()->set_reason(reason);
+  send(message);
+}
+
+void FakePeer::begin(std::optional<std::uint64_t> total_bytes) {
+  session_->begin_message(total_bytes);
+}
+
+session::Taken FakePeer::chunk(std::string_view bytes) {
+  return session_->on_chunk({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()});
 }
 
 Flow FakePeer::frame(std::uint32_t number,
@@ -263,9 +308,32 @@ std::optional<v1::Status> FakePeer::next_status() {
   return found ? std::optional(found->status()) : std::nullopt;
 }
 std::vector<v1::Frame> FakePeer::frames() {
+  pump();
   std::vector<v1::Frame> all;
-  while (auto frame = next_frame()) all.push_back(std::move(*frame));
+  std::erase_if(received, [&](auto& message) {
+    if (message.has_frame()) all.push_back(std::move(*message.mutable_frame()));
+    return message.has_frame();
+  });
   return all;
+}
+std::vector<v1::Gap> FakePeer::gaps() {
+  std::vector<v1::Gap> all;
+  while (auto gap = next_gap()) all.push_back(std::move(*gap));
+  return all;
+}
+std::vector<v1::Ack> FakePeer::acks() {
+  std::vector<v1::Ack> all;
+  while (auto ack = next_ack()) all.push_back(std::move(*ack));
+  return all;
+}
+std::vector<v1::Reject> FakePeer::rejects() {
+  std::vector<v1::Reject> all;
+  while (auto reject = next_reject()) all.push_back(std::move(*reject));
+  return all;
+}
+std::optional<v1::Channels> FakePeer::next_channels() {
+  auto found = next([](const auto& message) { return message.has_channels(); });
+  return found ? std::optional(found->channels()) : std::nullopt;
 }
 
 v1::ClientMessage hello_message(const std::string& peer_key, std::uint64_t max_message_bytes) {

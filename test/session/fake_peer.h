@@ -1,6 +1,7 @@
 #pragma once
 // What: a transport without a network: feeds a real session, pulls its batches, parses them with
-// protobuf. One thread plays the strand; time is a ManualClock.
+// protobuf. One thread plays the strand (any one, for one peer); time is a ManualClock. What must
+// hold in any test is an SB_CHECK here, because Catch's macros are for one thread only.
 #include "simbridge/frame/store.h"
 #include "simbridge/metrics/instruments.h"
 #include "simbridge/session/hub.h"
@@ -14,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace simbridge::test {
@@ -72,6 +74,14 @@ class FakePeer final : public session::Peer {
       std::uint32_t id,
       const std::string& pattern,
       const std::function<void(v1::Subscribe&)>& more = [](v1::Subscribe&) {});
+  void unsubscribe(std::uint32_t id);
+  void unadvertise(std::uint32_t number);
+  void credit(std::uint32_t subscription, std::uint32_t channel, std::uint32_t frames);
+  void ping(std::uint64_t cookie);
+  void goodbye(const std::string& reason = {});
+  /// A message by hand: begin, chunks, then session().end_message().
+  void begin(std::optional<std::uint64_t> total_bytes);
+  session::Taken chunk(std::string_view bytes);
   /// An opaque frame.
   session::Flow frame(std::uint32_t number,
                       std::uint64_t sequence,
@@ -109,7 +119,11 @@ class FakePeer final : public session::Peer {
   std::optional<v1::Advertised> next_advertised();
   std::optional<v1::SubscriptionState> next_state();
   std::optional<v1::Status> next_status();
+  std::optional<v1::Channels> next_channels();
   std::vector<v1::Frame> frames();
+  std::vector<v1::Gap> gaps();
+  std::vector<v1::Ack> acks();
+  std::vector<v1::Reject> rejects();
   [[nodiscard]] std::uint64_t id() const { return value(session_->id()); }
   [[nodiscard]] session::Session& session() { return *session_; }
   std::uint64_t frames_sent = 0;
