@@ -335,10 +335,10 @@ void SendCommand::summary(Exit exit) const {
 }
 
 int SendCommand::run() {
+  const StopSignals signals;
   if (const auto failed = check()) return static_cast<int>(*failed);
   if (const auto failed = add_sources()) return static_cast<int>(*failed);
   if (const auto failed = load()) return static_cast<int>(*failed);
-  const StopSignals signals;
   start();
   return static_cast<int>(end(stream()));
 }

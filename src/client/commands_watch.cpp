@@ -246,8 +246,8 @@ Exit WatchCommand::end() {
 }
 
 int WatchCommand::run() {
-  if (const auto failed = check()) return static_cast<int>(*failed);
   const StopSignals signals;
+  if (const auto failed = check()) return static_cast<int>(*failed);
   start();
   watch();
   return static_cast<int>(end());
