@@ -49,6 +49,9 @@ inline bool intact(const frame::FrameRef& frame) {
          has_pattern(frame.data(), frame.info().sequence + 1);
 }
 
+/// How often this process has allocated (allocation_count.cpp; only where that is linked in).
+std::uint64_t allocations();
+
 /// Reserves, fills and publishes; false when there was no room or the producer is fenced.
 inline bool publish(frame::Producer& producer,
                     frame::IngestAccount& account,
