@@ -168,7 +168,7 @@ def check(root):
                 users.setdefault(included, []).append((module, str(Path(*relative.parts[1:]))))
 
     # The client's library is also the peer of the tests and benchmarks (design: who the modules are for).
-    for top in ("test", "bench"):
+    for top in ("test", "bench", "examples"):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SOURCES and path.is_file():
                 for _, _, included in read_includes(path):
