@@ -194,6 +194,7 @@ class EnvelopeParser {
         part_.data = message_.subspan(part_offset_, part_bytes_);
         return part_;
       default:
+        if (!control_) SB_UNREACHABLE("a control body that counts was merged");
         return control_->take();
     }
   }

@@ -311,7 +311,7 @@ Verdict check_aos(const CloudHead& cloud,
                               cloud.point_step));
   if (Verdict verdict = check_field_ends(cloud); !verdict.ok()) return verdict;
   if (Verdict verdict = check_coordinates(cloud); !verdict.ok()) return verdict;
-  const Verdict length = check_length(extent, given.size, cloud.codec == kCodecRaw);
+  Verdict length = check_length(extent, given.size, cloud.codec == kCodecRaw);
   if (!length.ok()) return length;
   warnings |= field_warnings(cloud);
   if (extent.row_step_reread) warnings |= kWarnRowStep;
@@ -385,7 +385,7 @@ Verdict check_depth(const FrameHead& head, const FrameLimits& limits, std::uint3
   if (Verdict verdict = check_codec(depth.codec); !verdict.ok()) return verdict;
   if (extent.points == 0) return {};
   if (Verdict verdict = check_depth_fields(depth, extent); !verdict.ok()) return verdict;
-  const Verdict length = check_length(extent, given.size, raw);
+  Verdict length = check_length(extent, given.size, raw);
   if (!length.ok()) return length;
   if (extent.row_step_reread && depth.row_step != 0) warnings |= kWarnRowStep;
   if (given.size > extent.row_step * given.height) warnings |= kWarnDataLonger;

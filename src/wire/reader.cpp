@@ -52,6 +52,11 @@ bool Reader::ran_out() {
 
 bool Reader::read(std::uint64_t& value) {
   const std::uint64_t stop = std::min(available_, end_);
+  // Nearly all tags, lengths and numbers of a header are one byte.
+  if (position_ < stop && static_cast<std::uint64_t>(data_[position_]) < 0x80U) [[likely]] {
+    value = static_cast<std::uint64_t>(data_[position_++]);
+    return true;
+  }
   std::uint64_t result = 0;
   std::uint64_t at = position_;
   for (unsigned shift = 0; shift < 70; shift += 7, ++at) {

@@ -60,7 +60,7 @@ struct Row {
   std::function<void(FrameHead&)> change;
   RejectCode code = RejectCode::kUnspecified;  // accepted
   std::uint32_t warnings = 0;
-  std::string_view says = {};  // a piece of the detail
+  std::string_view says;  // a piece of the detail
 };
 
 void judge_rows(const FrameHead& from, const std::vector<Row>& rows) {

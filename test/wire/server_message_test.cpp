@@ -156,7 +156,9 @@ TEST_CASE("control messages from a peer have all their values", "[wire][parser]"
   REQUIRE(result.from.size() == 1);
   CHECK(result.from[0].sequence == 9);
 
-  message.mutable_advertise()->set_policy(static_cast<v1::Policy>(77));
+  v1::Advertise& advertise = *message.mutable_advertise();
+  advertise.GetReflection()->SetEnumValue(
+      &advertise, v1::Advertise::descriptor()->FindFieldByName("policy"), 77);
   CHECK(std::get<Advertise>(parsed(message)).policy == Policy::kUnspecified);
   message.mutable_unadvertise()->set_channel(4);
   CHECK(std::get<Unadvertise>(parsed(message)).channel == 4);
