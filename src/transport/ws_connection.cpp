@@ -136,6 +136,7 @@ class Connection final : public Live,
 
   void open(Door::Place place, std::vector<std::byte>& first) {
     role_.assert_held();
+    if (gone_) return;  // the listener stopped in between: there may be no door any more
     set_options(socket_.native_handle(), around_.ping_interval);
     last_heard_ = now();
     ping_at_ = last_heard_ + around_.ping_interval;

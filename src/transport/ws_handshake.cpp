@@ -40,6 +40,7 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
   void start() {
     entry_ = around_.registry->add(shared_from_this(), Registry::Stage::kHandshake);
     asio::post(strand_, [self = shared_from_this()] {
+      if (self->stage_ == Stage::kGone) return;  // the listener stopped in between
       self->wait_until(std::chrono::steady_clock::now() + self->around_.handshake_timeout);
       self->wait_readable();
     });
