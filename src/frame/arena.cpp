@@ -46,16 +46,19 @@ std::optional<std::uint32_t> run_of(std::uint32_t mask, std::uint32_t count) {
   return static_cast<std::uint32_t>(std::countr_zero(mask));
 }
 
-/// Calls visit(extent) for every set bit from low to high until it returns true.
-template <typename Visit>
-bool any_bit(const std::vector<std::uint64_t>& bits, std::uint32_t high, Visit&& visit) {
-  for (std::size_t w = 0; w < bits.size() && w * 64 < high; ++w) {
-    for (std::uint64_t word = bits[w]; word != 0; word &= word - 1) {
-      if (visit(static_cast<std::uint32_t>(w * 64 + static_cast<unsigned>(std::countr_zero(word)))))
-        return true;
+/// The first set bit at or behind `from` and below `end`.
+std::optional<std::uint32_t> next_bit(const std::vector<std::uint64_t>& bits,
+                                      std::uint32_t from,
+                                      std::uint32_t end) {
+  while (from < end) {
+    const std::uint64_t word = bits[from / 64] >> (from % 64);
+    if (word != 0) {
+      from += static_cast<std::uint32_t>(std::countr_zero(word));
+      return from < end ? std::optional(from) : std::nullopt;
     }
+    from = (from / 64 + 1) * 64;
   }
-  return false;
+  return std::nullopt;
 }
 
 void set_bit(std::vector<std::uint64_t>& bits, std::uint32_t index, bool on) {
@@ -200,83 +203,77 @@ void FrameArena::classify(std::uint32_t index) {
 }
 
 namespace {
-/// Cuts a run of units at the extents' borders: visit(extent, mask).
-template <typename Visit>
-void for_each_extent(std::uint32_t first, std::uint32_t units, Visit&& visit) {
-  while (units > 0) {
-    const std::uint32_t start = first % kUnitsPerExtent;
-    const std::uint32_t here = std::min(units, kUnitsPerExtent - start);
-    visit(first / kUnitsPerExtent, low_bits(here) << start);
-    first += here;
-    units -= here;
-  }
+
+/// The part of a run of units that lies in one extent.
+struct Piece {
+  std::uint32_t extent = 0;
+  std::uint32_t mask = 0;
+};
+/// Cuts the first piece off.
+Piece cut_piece(std::uint32_t& first, std::uint32_t& units) {
+  const std::uint32_t start = first % kUnitsPerExtent;
+  const std::uint32_t here = std::min(units, kUnitsPerExtent - start);
+  const Piece piece{first / kUnitsPerExtent, low_bits(here) << start};
+  first += here;
+  units -= here;
+  return piece;
 }
 std::uint32_t count_bits(std::uint32_t mask) {
   return static_cast<std::uint32_t>(std::popcount(mask));
 }
+
 }  // namespace
 
 void FrameArena::mark_used(Range range, bool to_be_written) {
-  // The analysis does not see that a lambda runs under its creator's lock, hence the aliases.
-  auto& extents = extents_;
-  std::uint32_t warmed = 0;
-  std::uint32_t touched = 0;
-  std::uint32_t with_neighbours = 0;
-  for_each_extent(range.first, range.units, [&](std::uint32_t index, std::uint32_t mask) {
-    Extent& extent = extents[index];
-    SB_CHECK((extent.used & mask) == 0, "a unit is handed out once");
-    warmed += count_bits(mask & extent.touched);
-    touched += count_bits(mask & ~extent.touched);
-    extent.used |= mask;
-    extent.touched |= mask;
+  while (range.units > 0) {
+    const Piece piece = cut_piece(range.first, range.units);
+    Extent& extent = extents_[piece.extent];
+    SB_CHECK((extent.used & piece.mask) == 0, "a unit is handed out once");
+    warm_ -= count_bits(piece.mask & extent.touched);
+    committed_ += count_bits(piece.mask & ~extent.touched);
+    extent.used |= piece.mask;
+    extent.touched |= piece.mask;
     if (huge_pages_ && to_be_written) {  // the first write brings the whole extent
-      with_neighbours += count_bits(~extent.touched);
+      committed_ += count_bits(~extent.touched);
+      warm_ += count_bits(~extent.touched);
       extent.touched = kAllUnits;
     }
-  });
-  warm_ += with_neighbours;
-  warm_ -= warmed;
-  committed_ += touched + with_neighbours;
-  const std::uint32_t end = (range.first + range.units - 1) / kUnitsPerExtent + 1;
-  for (std::uint32_t e = range.first / kUnitsPerExtent; e < end; ++e) classify(e);
-  high_ = std::max(high_, end);
+    classify(piece.extent);
+    high_ = std::max(high_, piece.extent + 1);
+  }
 }
 
 void FrameArena::mark_free(Range range, bool with_memory) {
-  auto& extents = extents_;
   const std::uint32_t now = now_ms();
-  for_each_extent(range.first, range.units, [&](std::uint32_t index, std::uint32_t mask) {
-    Extent& extent = extents[index];
-    SB_CHECK((extent.used & mask) == mask, "a unit comes home once");
-    extent.used &= ~mask;
-    if (with_memory)
-      extent.freed_at_ms = now;
-    else
-      extent.touched &= ~mask;
-  });
   if (with_memory)
     warm_ += range.units;
   else
     committed_ -= range.units;
-  const std::uint32_t end = (range.first + range.units - 1) / kUnitsPerExtent + 1;
-  for (std::uint32_t e = range.first / kUnitsPerExtent; e < end; ++e) classify(e);
+  while (range.units > 0) {
+    const Piece piece = cut_piece(range.first, range.units);
+    Extent& extent = extents_[piece.extent];
+    SB_CHECK((extent.used & piece.mask) == piece.mask, "a unit comes home once");
+    extent.used &= ~piece.mask;
+    if (with_memory)
+      extent.freed_at_ms = now;
+    else
+      extent.touched &= ~piece.mask;
+    classify(piece.extent);
+  }
 }
 
 // ---- finding room
 
-std::optional<std::uint32_t> FrameArena::find_in_extent(std::uint32_t units, Wish wish) const {
-  const auto& extents = extents_;
-  std::optional<std::uint32_t> found;
-  const auto fits = [&](std::uint32_t index) {
-    const Extent& extent = extents[index];
-    const auto at =
-        run_of(~extent.used & (wish == Wish::kWarm ? extent.touched : kAllUnits), units);
-    if (at) found = index * kUnitsPerExtent + *at;
-    return at.has_value();
-  };
-  if (any_bit(partial_, high_, fits) || any_bit(idle_, high_, fits)) return found;
-  if (wish == Wish::kAny) any_bit(fresh_, static_cast<std::uint32_t>(extents_.size()), fits);
-  return found;
+std::optional<std::uint32_t> FrameArena::find_in(const std::vector<std::uint64_t>& extents,
+                                                 std::uint32_t units,
+                                                 Wish wish) const {
+  const auto end = static_cast<std::uint32_t>(extents_.size());
+  for (auto e = next_bit(extents, 0, end); e; e = next_bit(extents, *e + 1, end)) {
+    const Extent& extent = extents_[*e];
+    const std::uint32_t usable = ~extent.used & (wish == Wish::kWarm ? extent.touched : kAllUnits);
+    if (const auto at = run_of(usable, units)) return *e * kUnitsPerExtent + *at;
+  }
+  return std::nullopt;
 }
 
 /// Whole extents side by side, and the beginning of the next for the rest.
@@ -300,8 +297,11 @@ std::optional<std::uint32_t> FrameArena::find_across(std::uint32_t units, Wish w
 
 std::optional<std::uint32_t> FrameArena::find(std::uint32_t units) const {
   if (units <= kUnitsPerExtent) {
-    if (auto warm = find_in_extent(units, Wish::kWarm)) return warm;
-    return find_in_extent(units, Wish::kAny);
+    for (const Wish wish : {Wish::kWarm, Wish::kAny}) {
+      if (auto found = find_in(partial_, units, wish)) return found;
+      if (auto found = find_in(idle_, units, wish)) return found;
+    }
+    return find_in(fresh_, units, Wish::kAny);
   }
   if (auto warm = find_across(units, Wish::kWarm)) return warm;
   return find_across(units, Wish::kAny);
@@ -452,15 +452,11 @@ void FrameArena::populate_one() {
   Range range;
   {
     const MutexLock lock(mutex_);
-    const auto& extents = extents_;
-    std::optional<std::uint32_t> extent;
-    const auto first = [&](std::uint32_t index) {
-      if (extents[index].touched == kAllUnits) return false;
-      extent = index;
-      return true;
-    };
-    if (!any_bit(idle_, high_, first))
-      any_bit(fresh_, static_cast<std::uint32_t>(extents_.size()), first);
+    const auto end = static_cast<std::uint32_t>(extents_.size());
+    std::optional<std::uint32_t> extent = next_bit(idle_, 0, end);
+    while (extent && extents_[*extent].touched == kAllUnits)
+      extent = next_bit(idle_, *extent + 1, end);
+    if (!extent) extent = next_bit(fresh_, 0, end);
     if (!extent) {
       populate_failed_ = true;
       return;

@@ -89,8 +89,10 @@ class FrameArena {
              const Clock& clock);
 
   std::optional<std::uint32_t> find(std::uint32_t units) const SB_REQUIRES(mutex_);
-  std::optional<std::uint32_t> find_in_extent(std::uint32_t units, Wish wish) const
-      SB_REQUIRES(mutex_);
+  /// In one extent of those that have a bit here.
+  std::optional<std::uint32_t> find_in(const std::vector<std::uint64_t>& extents,
+                                       std::uint32_t units,
+                                       Wish wish) const SB_REQUIRES(mutex_);
   std::optional<std::uint32_t> find_across(std::uint32_t units, Wish wish) const
       SB_REQUIRES(mutex_);
   /// to_be_written: not if it is taken out only in order to be punched.

@@ -226,7 +226,7 @@ StoreStats FrameStore::stats() const {
   std::uint64_t rings = 0;
   {
     const MutexLock lock(impl_->eviction);
-    rings = impl.rings.size();
+    rings = impl_->rings.size();
   }
   return {
       .budget = budget(),

@@ -335,7 +335,7 @@ TEST_CASE("ten thousand channels with one small frame each cost little", "[frame
     channels.emplace_back(*store, false);
     REQUIRE(channels.back().publish(account, 256));
   }
-  REQUIRE(test::wait_until([&] { return store->stats().warm >= 8_MiB; }));
+  REQUIRE(test::wait_until([&] { return store->stats().warm >= 4_MiB; }));
   const auto stats = store->stats();
   CHECK(stats.rings == 10'000);
   CHECK(stats.charged <= 8_MiB);
