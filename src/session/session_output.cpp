@@ -200,11 +200,7 @@ void SessionImpl::move_cursor(Reading& reading, std::uint64_t to) {
   hub_.metrics.promised_frames.add(to - reading.cursor);
   reading.cursor = to;
   reading.books->cursor.store(to, std::memory_order_relaxed);
-  // A claim follows what was passed over, unless frames before it are still to be had or answered.
-  if (reading.claim && reading.claimed.empty() &&
-      reading.books->in_flight.load(std::memory_order_relaxed) == 0) {
-    reading.channel->ring->advance(*reading.claim, to);
-  }
+  settle_claim(reading);
 }
 
 void SessionImpl::add_gap(Reading& reading, wire::Gap gap) {
@@ -475,12 +471,7 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
   if (large) {
     ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
     if (!ticket_) {
-      const auto waits = [&](const auto& entry) {
-        return entry.get() == &reading;
-      };
-      if (std::ranges::none_of(blocked_, waits)) {
-        blocked_.push_back(*std::ranges::find_if(reading.subscription->readings, waits));
-      }
+      if (std::ranges::find(blocked_, shared) == blocked_.end()) blocked_.push_back(shared);
       return Step::kBlocked;
     }
   }
@@ -625,6 +616,10 @@ void SessionImpl::check_claims(Monotonic now) {
     for (auto& reading : subscription->readings) {
       watch_claim(*reading);
       if (!reading->claim || !reading->claim_waits) continue;
+      if (reading->claim->position() >= reading->channel->ring->head()) {
+        reading->claim_waits = false;
+        continue;
+      }
       const Monotonic end = reading->claim_progress + hub_.options.reliable_timeout;
       if (now < end) {
         arm(end);

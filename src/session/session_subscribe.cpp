@@ -61,7 +61,6 @@ void SessionImpl::on_subscribe(const wire::Subscribe& message) {
   subscription = std::make_unique<Subscription>();
   subscription->id = message.id;
   subscription->spec = message;
-  subscription->born = hub_.version();
   subscription->state_dirty = true;
   subscription->queue_frames =
       message.queue_frames != 0 ? message.queue_frames : hub_.options.queue_frames;

@@ -157,6 +157,7 @@ bool FakePeer::take_batch() {
     bytes += whole.size();
     v1::ServerMessage parsed;
     SB_CHECK(parsed.ParseFromString(whole), "what the session says parses");
+    if (observe) observe(parsed);
     received.push_back(std::move(parsed));
   }
   SB_CHECK(bytes == batch_->bytes, "a batch knows its bytes");

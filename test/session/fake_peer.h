@@ -99,6 +99,7 @@ class FakePeer final : public session::Peer {
 
   // ---- what came
   std::vector<v1::ServerMessage> received;
+  std::function<void(const v1::ServerMessage&)> observe;  // told of each as it comes
   std::optional<session::CloseReason> closed;
   /// The first message of that kind from index `from` on that was not taken yet; it is removed.
   template <typename Has>
