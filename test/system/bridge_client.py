@@ -50,6 +50,13 @@ def payload_of(frame):
     return getattr(frame, kind).data if kind else b""
 
 
+async def stop_task(task):
+    """Cancels it until it is done: Python 3.11's wait_for() may swallow one request."""
+    while task is not None and not task.done():
+        task.cancel()
+        await asyncio.wait([task], timeout=0.2)
+
+
 def new_epoch():
     return time.time_ns()
 
@@ -135,7 +142,9 @@ class Session:
             elif body == "frame":
                 self._check_announced(message.frame.channel, message.frame.epoch)
             elif body == "gap":
-                self._check_announced(message.gap.channel, message.gap.epoch)
+                # Gap{EPOCH} names the epoch that the consumer had, which this boot may never have seen.
+                if message.gap.reason != pb.GAP_EPOCH:
+                    self._check_announced(message.gap.channel, message.gap.epoch)
             elif body == "part":
                 whole = self._add_part(message.part)
                 if whole is None:
@@ -215,7 +224,7 @@ class Session:
         if len(encoded) != total:
             raise ProtocolError(f"parts have {len(encoded)} bytes, announced were {total}")
         frame = pb.Frame.FromString(encoded)
-        if payload_of(pb.Frame.FromString(pieces[0])):
+        if len(pieces[0]) > total - len(payload_of(frame)):
             raise ProtocolError("part 0 holds payload data")
         return frame
 
@@ -238,6 +247,7 @@ class Sensor:
         self.next_sequence = 1
         self.acknowledged = 0
         self.window = 0
+        self._boot_id = 0
         self.sent = 0                             # frame messages, those sent again included
         self.rejects = []                         # final ones
         self.retries = 0                          # Rejects with retry
@@ -256,6 +266,7 @@ class Sensor:
             message = await self.session.receive()
             body = message.WhichOneof("body")
             if body == "reject":
+                await self.session.close()
                 raise Refused(message.reject)
             if body == "advertised":
                 break
@@ -267,6 +278,9 @@ class Sensor:
         self.window = advertised.window_bytes
         self._lost = None
         self._under_way.clear()
+        if self.session.welcome.boot_id != self._boot_id:
+            self.acknowledged = 0   # it was a promise of another boot's memory
+        self._boot_id = self.session.welcome.boot_id
         self._acknowledge(advertised.last_sequence)
         self._reader = asyncio.create_task(self._read(self.session))
         for frame in list(self._kept.values()):
@@ -311,10 +325,8 @@ class Sensor:
         await self._stop_reader()
 
     async def _stop_reader(self):
-        if self._reader:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
-            self._reader = None
+        await stop_task(self._reader)
+        self._reader = None
 
     def _room_for(self, data_bytes):
         unacknowledged = sum(self._under_way.values())
@@ -521,10 +533,8 @@ class Consumer:
         await self._stop_reader()
 
     async def _stop_reader(self):
-        if self._reader:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
-            self._reader = None
+        await stop_task(self._reader)
+        self._reader = None
 
     def ledger(self, channel):
         name = self.session.name_of(channel)
@@ -650,7 +660,8 @@ class RawSocket:
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
     def send(self, data):
-        self.writer.write(data)
+        if not self.writer.is_closing():
+            self.writer.write(data)
 
     async def flush(self, timeout=10.0):
         await asyncio.wait_for(self.writer.drain(), timeout)

@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import http.client
 import json
+import logging
 import os
 import random
 import resource
@@ -29,6 +30,7 @@ SCRATCH = Path(os.environ.get("SIMBRIDGE_SCRATCH", ROOT / "build" / "system_test
 SANITIZED = bool(os.environ.get("SIMBRIDGE_SANITIZER"))
 TEST_DATA = Path(os.environ.get("SIMBRIDGE_TEST_DATA", ROOT.parent / "shared"))
 MiB = 1 << 20
+logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # peers that vanish are the point here
 
 
 def program():
@@ -355,8 +357,9 @@ async def background(*coroutines):
         yield tasks
     finally:
         for task in tasks:
-            if not task.done():
+            while not task.done():
                 task.cancel()
+                await asyncio.wait([task], timeout=0.2)   # wait_for() of Python 3.11 may swallow one
         results = await asyncio.gather(*tasks, return_exceptions=True)
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, asyncio.CancelledError):
@@ -366,4 +369,4 @@ async def background(*coroutines):
 def main(file):
     """Runs the tests of one file, as ctest does."""
     import pytest
-    sys.exit(pytest.main([file, "-q", "-x", "-p", "no:cacheprovider", "--tb=short", "-rs", *sys.argv[1:]]))
+    sys.exit(pytest.main([file, "-q", "-p", "no:cacheprovider", "-p", "no:logging", "--tb=short", "-rs", *sys.argv[1:]]))
