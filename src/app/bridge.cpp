@@ -72,6 +72,7 @@ transport::WebSocketOptions websocket_options(const Config& config) {
   options.bind = config.text(kWebSocketBind);
   options.port = config.port(kWebSocketPort);
   options.handshake_timeout = config.time(kWebSocketHandshakeTimeout);
+  options.max_handshakes = config.count(kWebSocketMaxHandshakes);
   options.ping_interval = config.time(kSessionPingInterval);
   return options;
 }
@@ -88,6 +89,8 @@ class RunningBridge final : public Bridge {
         admin_metrics_(registry_),
         app_metrics_(registry_) {}
 
+  RunningBridge(const RunningBridge&) = delete;
+  RunningBridge& operator=(const RunningBridge&) = delete;
   ~RunningBridge() override {
     phase_.store(Phase::kDraining, std::memory_order_relaxed);
     // The way down is the way up backwards: nobody new, nobody left, no thread that could touch
@@ -320,7 +323,7 @@ class RunningBridge final : public Bridge {
   metrics::ScrapeHook scrape_;
   std::unique_ptr<admin::Server> admin_;
   std::unique_ptr<transport::WebSocketListener> websocket_;
-  Monotonic drain_until_{};
+  Monotonic drain_until_;
 };
 
 admin::Snapshots RunningBridge::snapshots() {

@@ -10,7 +10,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <cmath>
+#include <initializer_list>
 #include <map>
 #include <utility>
 
@@ -21,6 +21,10 @@ std::size_t index_of(const Knob& knob) {
   const auto* const found = std::ranges::find(kKnobs, &knob);
   SB_CHECK(found != kKnobs.end(), "every knob is a row of the table");
   return static_cast<std::size_t>(found - kKnobs.begin());
+}
+
+bool is_one_of(const Knob& knob, std::initializer_list<Kind> kinds) {
+  return std::ranges::find(kinds, knob.kind) != kinds.end();
 }
 
 std::unexpected<Error> unknown_key(std::string_view key, std::string_view source) {
@@ -156,19 +160,18 @@ Bytes Config::bytes(const Knob& knob) const {
 }
 
 milliseconds Config::time(const Knob& knob) const {
-  SB_CHECK(knob.kind == Kind::kMilliseconds || knob.kind == Kind::kSeconds,
-           "a time is read as a time");
+  SB_CHECK((is_one_of(knob, {Kind::kMilliseconds, Kind::kSeconds})), "a time is read as a time");
   const auto number = static_cast<std::int64_t>(value(knob).number);
   return knob.kind == Kind::kSeconds ? std::chrono::seconds(number) : milliseconds(number);
 }
 
 double Config::ratio(const Knob& knob) const {
-  SB_CHECK(knob.kind == Kind::kRatio || knob.kind == Kind::kRate, "a share is read as a share");
+  SB_CHECK((is_one_of(knob, {Kind::kRatio, Kind::kRate})), "a share is read as a share");
   return value(knob).number;
 }
 
 const std::string& Config::text(const Knob& knob) const {
-  SB_CHECK(knob.kind == Kind::kText || knob.kind == Kind::kChoice || knob.kind == Kind::kAddress,
+  SB_CHECK((is_one_of(knob, {Kind::kText, Kind::kChoice, Kind::kAddress})),
            "a text is read as a text");
   return value(knob).text;
 }

@@ -40,7 +40,7 @@ struct Knob {
   double low = 0, high = 0;  // numbers: both allowed; kText: high = longest
   Change when = Change::kRestart;
   std::string_view help;
-  std::span<const std::string_view> choices{};  // of kChoice
+  std::span<const std::string_view> choices;  // of kChoice
 };
 
 inline constexpr double kKi = 1024;
@@ -62,6 +62,8 @@ inline constexpr Knob kWebSocketBind{.key = "websocket.bind", .kind = Kind::kAdd
 inline constexpr Knob kWebSocketHandshakeTimeout{.key = "websocket.handshake_timeout_ms", .kind = Kind::kMilliseconds,
     .fallback = 10'000, .low = 100, .high = 600'000,
     .help = "How long a peer may take for the HTTP upgrade."};
+inline constexpr Knob kWebSocketMaxHandshakes{.key = "websocket.max_handshakes", .kind = Kind::kCount, .fallback = 1024, .low = 1, .high = 1'000'000,
+    .help = "Peers at once whose HTTP upgrade is not done; beyond it the oldest is dropped."};
 
 inline constexpr Knob kAdminPort{.key = "admin.port", .kind = Kind::kPort, .fallback = 8090, .high = 65535,
     .help = "Port of the admin server (/metrics, /healthz, /readyz, /api/v1); 0 = any free one."};
@@ -145,6 +147,7 @@ inline constexpr std::array kKnobs{&kBridgeName,
                                    &kWebSocketPort,
                                    &kWebSocketBind,
                                    &kWebSocketHandshakeTimeout,
+                                   &kWebSocketMaxHandshakes,
                                    &kAdminPort,
                                    &kAdminBind,
                                    &kAllowAnonymous,

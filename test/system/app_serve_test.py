@@ -398,6 +398,37 @@ class Admin(unittest.TestCase):
             self.assertAlmostEqual(bridge.metric("simbridge_app_start_time_seconds"), time.time(), delta=60)
             self.assertEqual(bridge.metric("simbridge_app_ready"), 1)
 
+    def test_slow_and_hostile_admin_clients_do_not_delay_a_frame(self):
+        async def talk(bridge):
+            address = urllib.parse.urlsplit(bridge.admin)
+            slow = []
+            for number in range(70):  # more than it serves: some send half a request, some read no answer
+                client = socket.create_connection((address.hostname, address.port), PATIENCE)
+                client.sendall(b"GET /metr" if number % 2 else b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 50)
+                slow.append(client)
+            producer = await Peer.connect(bridge.websocket)
+            await producer.advertise("a")
+            consumer = await Peer.connect(bridge.websocket)
+            await consumer.send(subscribe=dict(id=1, channel="a", queue_frames=1000))
+            await consumer.wait_for("subscription_state", lambda state: state.channel)
+            start = time.monotonic()
+            for sequence in range(1, 201):
+                await producer.publish(sequence, b"x" * 1000)
+            for sequence in range(1, 201):
+                self.assertEqual((await consumer.wait_for("frame")).sequence, sequence)
+            # Far below the 10 s after which the admin server gives a slow client up.
+            self.assertLess(time.monotonic() - start, 5)
+            for client in slow:
+                client.close()
+            await asyncio.to_thread(until, lambda: bridge.get("/healthz")[0] == 200, "room again")
+            self.assertGreater(await asyncio.to_thread(
+                bridge.metric, 'simbridge_admin_refused_total{cause="connections"}'), 0)
+            for peer in (producer, consumer):
+                await peer.close()
+
+        with Bridge() as bridge:
+            asyncio.run(talk(bridge))
+
     def test_unknown_paths_methods_and_head(self):
         with Bridge() as bridge:
             self.assertEqual(bridge.get("/favicon.ico")[0], 404)

@@ -73,8 +73,8 @@ struct ServerOptions {
   std::string bind = "127.0.0.1";
   std::uint16_t port = 0;
   std::size_t max_connections = 64;
-  std::size_t max_header_bytes = 8 * 1024;
-  std::size_t max_body_bytes = 64 * 1024;
+  std::size_t max_header_bytes = std::size_t{8} * 1024;
+  std::size_t max_body_bytes = std::size_t{64} * 1024;
   milliseconds timeout{10'000};  // to send a request, to take an answer, between two requests
 };
 
