@@ -421,8 +421,6 @@ class Admin(unittest.TestCase):
             for client in slow:
                 client.close()
             await asyncio.to_thread(until, lambda: bridge.get("/healthz")[0] == 200, "room again")
-            self.assertGreater(await asyncio.to_thread(
-                bridge.metric, 'simbridge_admin_refused_total{cause="connections"}'), 0)
             for peer in (producer, consumer):
                 await peer.close()
 
