@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -67,8 +68,28 @@ void let_signals_end_us() {
 }
 
 int say_why(const Error& error) {
-  fmt::print(stderr, "simbridge: {}\n", error.detail);
+  std::fputs(fmt::format("simbridge: {}\n", error.detail).c_str(), stderr);
   return kExitConfiguration;
+}
+
+/// Started with a closed standard stream, the first socket would get its number, and be written
+/// into.
+void keep_standard_descriptors() {
+  int fd = 0;
+  do {
+    fd = open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) close(fd);
+}
+
+/// For scripts: the ports that the kernel chose. One line a listener, complete when the last one is
+/// there. Whoever has closed our standard output does not want to know.
+void print_addresses(const ListeningAt& at) {
+  std::fputs(
+      fmt::format("websocket listening on {}\nadmin listening on {}\n", at.websocket, at.admin)
+          .c_str(),
+      stdout);
+  std::fflush(stdout);
 }
 
 void reload(Bridge& bridge, const Given& given) {
@@ -113,6 +134,7 @@ void drain(Bridge& bridge, const char* why) {
 }  // namespace
 
 int serve(const Given& given) {
+  keep_standard_descriptors();
   const sigset_t signals = our_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE,
@@ -127,10 +149,7 @@ int serve(const Given& given) {
   for (const std::string& warning : loaded->warnings)
     log(LogLevel::kWarning, "configuration", "{}", warning);
   const ListeningAt at = bridge->listening_at();
-  // For scripts: the ports that the kernel chose. One line a listener, complete when the last one
-  // is there.
-  fmt::print("websocket listening on {}\nadmin listening on {}\n", at.websocket, at.admin);
-  std::fflush(stdout);
+  print_addresses(at);
   log(LogLevel::kInfo,
       "start",
       "listening on {} and {}, {} file descriptors",

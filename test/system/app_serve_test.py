@@ -1,6 +1,7 @@
 """`simbridge serve` as a process: configuration, ports, signals, drain, logs, and what the admin server says."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pathlib
@@ -12,7 +13,9 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.parse
+import urllib.request
 
 import app_support
 from app_support import PATIENCE, ROOT, Bridge, Peer, clean_environment, run, until
@@ -292,6 +295,33 @@ class Signals(unittest.TestCase):
             for _ in range(3):
                 bridge.signal(signal.SIGHUP)  # each writes a line into the broken pipe
                 self.assertEqual(bridge.get("/healthz"), (200, "ok\n"))
+
+
+    def test_closed_standard_streams_do_not_become_sockets(self):
+        with contextlib.ExitStack() as probes:  # both at once, so that they differ
+            ports = []
+            for _ in range(2):
+                probe = probes.enter_context(socket.socket())
+                probe.bind(("127.0.0.1", 0))
+                ports.append(probe.getsockname()[1])
+        bridge = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", app_support.PROGRAM, "serve",
+                                   "--set", f"websocket.port={ports[0]}", "--set", f"admin.port={ports[1]}"],
+                                  env=clean_environment())
+
+        def ready():
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{ports[1]}/readyz", timeout=PATIENCE) as answer:
+                    return answer.status == 200
+            except urllib.error.URLError:
+                return False
+
+        try:
+            until(ready, "ready without standard streams")
+            for number in (0, 1, 2):
+                self.assertEqual(os.readlink(f"/proc/{bridge.pid}/fd/{number}"), "/dev/null")
+        finally:
+            bridge.terminate()
+            self.assertEqual(bridge.wait(PATIENCE), 0)
 
 
 class Logs(unittest.TestCase):
