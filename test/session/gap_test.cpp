@@ -16,7 +16,9 @@ struct Bench {
     consumer.subscribe(1, "a", more);
     consumer.received.clear();
     consumer.reading = false;
-    consumer.observe = [this](const v1::ServerMessage& message) { ledger.on(message); };
+    consumer.observe = [this](const v1::ServerMessage& message) {
+      ledger.on(message);
+    };
   }
   void send(std::uint64_t first, std::uint64_t last, std::size_t bytes = 100) {
     for (; first <= last; ++first) sensor.frame(1, first, bytes);
