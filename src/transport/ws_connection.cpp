@@ -100,12 +100,13 @@ class Connection final : public Live,
         timer_(strand_) {}
 
   void start(Door::Place place, std::span<const std::byte> first) {
-    entry_ = around_.registry->add(shared_from_this(), Registry::Stage::kOpen);
+    // The entry comes to the strand with the first turn: on_stop() may have run there before.
     asio::post(strand_,
                [self = shared_from_this(),
+                entry = around_.registry->add(shared_from_this(), Registry::Stage::kOpen),
                 place = std::move(place),
                 first = std::vector<std::byte>(first.begin(), first.end())]() mutable {
-                 self->open(std::move(place), first);
+                 self->open(std::move(entry), std::move(place), first);
                });
   }
 
@@ -134,9 +135,13 @@ class Connection final : public Live,
  private:
   static Monotonic now() { return std::chrono::steady_clock::now(); }
 
-  void open(Door::Place place, std::vector<std::byte>& first) {
+  void open(Registry::Entry entry, Door::Place place, std::vector<std::byte>& first) {
     role_.assert_held();
-    if (gone_) return;  // the listener stopped in between: there may be no door any more
+    if (gone_) {  // the listener stopped in between; it waits for the entry, so the place goes first
+      place = nullptr;
+      return;
+    }
+    entry_ = std::move(entry);
     set_options(socket_.native_handle(), around_.ping_interval);
     last_heard_ = now();
     ping_at_ = last_heard_ + around_.ping_interval;

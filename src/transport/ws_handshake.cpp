@@ -38,12 +38,16 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
         upgrade_(around.door.rules()) {}
 
   void start() {
-    entry_ = around_.registry->add(shared_from_this(), Registry::Stage::kHandshake);
-    asio::post(strand_, [self = shared_from_this()] {
-      if (self->stage_ == Stage::kGone) return;  // the listener stopped in between
-      self->wait_until(std::chrono::steady_clock::now() + self->around_.handshake_timeout);
-      self->wait_readable();
-    });
+    // The entry comes to the strand with the first turn: stop() may have had its turn before.
+    asio::post(
+        strand_,
+        [self = shared_from_this(),
+         entry = around_.registry->add(shared_from_this(), Registry::Stage::kHandshake)]() mutable {
+          if (self->stage_ == Stage::kGone) return;
+          self->entry_ = std::move(entry);
+          self->wait_until(std::chrono::steady_clock::now() + self->around_.handshake_timeout);
+          self->wait_readable();
+        });
   }
 
   void stop() override {
