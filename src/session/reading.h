@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -46,6 +47,13 @@ struct Reading : std::enable_shared_from_this<Reading> {
   bool claim_ended = false;  // it made no progress: none again until it is asked for again
 };
 
+/// Where a reading ended whose channel the pattern no longer matched: nothing comes twice if it
+/// matches again.
+struct LeftPlace {
+  std::uint64_t cursor = 0, epoch = 0, told = 0;
+  bool explain = false;
+};
+
 struct Subscription {
   std::uint32_t id = 0;
   wire::Subscribe spec;
@@ -53,9 +61,10 @@ struct Subscription {
   std::vector<std::shared_ptr<Reading>> readings;
   /// The hub's version when the pattern was given: later channels are read from their first frame.
   std::uint64_t born = 0;
-  wire::Counters past;       // of readings that ended
-  bool state_dirty = false;  // a SubscriptionState is owed
-  bool ending = false;       // Unsubscribe came while frames were in flight
+  wire::Counters past;                      // of readings that ended
+  std::map<std::uint32_t, LeftPlace> left;  // by channel
+  bool state_dirty = false;                 // a SubscriptionState is owed
+  bool ending = false;                      // Unsubscribe came while frames were in flight
   std::string ending_detail;
 
   // At most 10 changes a second: the last one wins. While it is ending: what its id is to be next.

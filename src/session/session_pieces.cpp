@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kControlBytes = 64 * 1024;
 constexpr std::size_t kHelloBytes =
-    12 * 1024;                               // before it is accepted, a peer costs less than 16 KiB
+    9 * 1024;  // its strings fit; before it is accepted, a peer costs less than 16 KiB
 constexpr std::size_t kHeadStep = 4 * 1024;  // the head is looked at again after so many more bytes
 constexpr std::size_t kHeadBytes = 64 * 1024 + 64;
 constexpr auto kHelloTag = std::byte{0x0a};
@@ -129,13 +129,13 @@ Taken SessionImpl::feed_control(std::span<const std::byte> chunk) {
     }
     const std::uint64_t coming =
         std::max<std::uint64_t>(whole.total.value_or(0), whole.collected.size() + chunk.size());
-    if (state_ == State::kNeedHello && whole.collected.empty())
-      whole.collected.reserve(std::min<std::uint64_t>(coming, limit));
+    if (state_ == State::kNeedHello && coming > whole.collected.capacity())
+      whole.collected.reserve(std::min<std::uint64_t>(coming + 1024, limit));
     if (coming > limit) {
       if (state_ == State::kNeedHello) {
         if (tag != kHelloTag)
           return {chunk.size(), handle(wire::ClientMessage(wire::Unsupported{}), {})};
-        send(wire::Reject{.code = wire::RejectCode::kLimit, .detail = "Hello above 12 KiB"});
+        send(wire::Reject{.code = wire::RejectCode::kLimit, .detail = "Hello above 9 KiB"});
         close(CloseKind::kProtocol, "Hello above its limits");
         return {chunk.size(), Flow::kStop};
       }

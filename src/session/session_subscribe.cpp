@@ -91,7 +91,11 @@ void SessionImpl::apply_change(Subscription& subscription, const wire::Subscribe
       gone.push_back(reading);
       return true;
     });
-    for (const auto& reading : gone) end_reading(*reading);
+    for (const auto& reading : gone) {
+      subscription.left[reading->channel->id] = {
+          reading->cursor, reading->epoch, reading->told, reading->explain};
+      end_reading(*reading);
+    }
     subscription.born = hub_.version();
     sync_channels();
     for (const auto& channel : hub_.known_channels(seen_version_)) {
@@ -131,6 +135,17 @@ void SessionImpl::meet(Subscription& subscription, const std::shared_ptr<Channel
   if (slots_.size() <= slot) slots_.resize(slot + 1);
   slots_[slot] = SlotUse{reading.get(), nullptr};
   place(*reading, subscription.spec, *channel);
+  if (const auto left = subscription.left.find(channel->id); left != subscription.left.end()) {
+    const LeftPlace& place = left->second;
+    if (reading->cursor <= place.cursor) {  // not the first time: each frame comes at most once
+      reading->cursor = place.cursor;
+      reading->epoch = place.epoch;
+      reading->told = place.told;
+      reading->explain = place.explain;
+      reading->had_sequence = 0;
+    }
+    subscription.left.erase(left);
+  }
   reading->books->start.store(reading->cursor, std::memory_order_relaxed);
   reading->books->cursor.store(reading->cursor, std::memory_order_relaxed);
   channel->ring->add_watcher(reading->watcher);

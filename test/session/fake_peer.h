@@ -93,6 +93,7 @@ class FakePeer final : public session::Peer {
   bool reading = true;
   void finish_batch();  // the one that was taken while reading was false
   bool take_batch();    // without finishing it
+  [[nodiscard]] bool has_batch() const { return batch_.has_value(); }
   void disconnect(bool clean = false);
   void half_close();
   void tick(milliseconds by);  // time passes, timers run

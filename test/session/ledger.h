@@ -20,6 +20,7 @@ struct Told {
   std::map<int, std::uint64_t> gaps;  // frames by reason
   std::set<std::uint64_t> past_epochs;
   bool left_epoch = false;  // Gap{EPOCH} came: another epoch follows
+  bool may_jump = false;    // the pattern changed: it may have left the channel and come back
   std::string wrong;        // the first rule that was broken
 
   void fail(const std::string& what) {
@@ -27,7 +28,8 @@ struct Told {
   }
   void on_number(std::uint64_t at, std::uint64_t first, const std::string& what) {
     if (at != epoch) {
-      if (epoch != 0 && !left_epoch) fail(what + " of a new epoch without Gap{EPOCH}");
+      if (epoch != 0 && !left_epoch && !std::exchange(may_jump, false))
+        fail(what + " of a new epoch without Gap{EPOCH}");
       if (past_epochs.contains(at)) fail(what + " of an epoch that was over");
       if (epoch != 0) past_epochs.insert(epoch);
       epoch = at;
@@ -37,7 +39,7 @@ struct Told {
     }
     if (first <= up_to)
       fail(what + " " + std::to_string(first) + " after " + std::to_string(up_to));
-    if (first > up_to + 1 && skipped == 0)
+    if (first > up_to + 1 && skipped == 0 && !std::exchange(may_jump, false))
       fail(what + " " + std::to_string(first) + " after " + std::to_string(up_to) +
            ": numbers are unexplained");
   }
@@ -90,6 +92,9 @@ class Ledger {
   }
   Told& at(std::uint32_t subscription, std::uint32_t channel) {
     return told[{subscription, channel}];
+  }
+  void pattern_changed(std::uint32_t subscription) {
+    for (auto& [key, one] : told) one.may_jump = one.may_jump || key.first == subscription;
   }
   [[nodiscard]] std::string complaint() const {
     if (!wrong.empty()) return wrong;
