@@ -41,7 +41,7 @@ Watcher::Watcher(LinkOptions options,
             {.opened = [this] { subscribe_all(); },
              .lost =
                  [this] {
-                   names_.clear();
+                   channels_.clear();
                    owed_.clear();
                    parts_ = PartAssembler(kTotalBytesMax);
                  },
@@ -55,6 +55,8 @@ Watcher::Watcher(LinkOptions options,
     Watched watched;
     watched.options = std::move(subscription);
     watched.options.id = ++id;
+    for (const auto& position : watched.options.from)
+      watched.positions.emplace(position.channel, position);
     watched_.push_back(std::move(watched));
   }
 }
@@ -125,8 +127,10 @@ Result<void> Watcher::handle(const v1::ServerMessage& message) {
 }
 
 void Watcher::on_channels(const v1::Channels& channels) {
-  for (const auto& info : channels.channel()) names_[info.id()] = info.name();
-  for (const auto id : channels.removed()) names_.erase(id);
+  for (const auto& info : channels.channel())
+    channels_[info.id()] = {
+        .name = info.name(), .epoch = info.epoch(), .last_sequence = info.last_sequence()};
+  for (const auto id : channels.removed()) channels_.erase(id);
 }
 
 void Watcher::on_frame(const v1::Frame& frame) {
@@ -209,8 +213,22 @@ void Watcher::on_state(const v1::SubscriptionState& state) {
                        .skipped = state.counters().skipped(),
                        .lost = state.counters().lost()};
   watched->ended = state.ended();
+  for (const auto channel : state.channel()) note_start(*watched, channel);
   if (state.degraded()) status("WARNING", "degraded", state.detail());
   if (state.ended() && !leaving_) status("WARNING", "ended", state.detail());
+}
+
+/// Where a channel stood when we met it, so that a broken connection before its first frame does
+/// not bring the history that was not asked for: a FROM without a position is as ALL_KEPT.
+void Watcher::note_start(Watched& watched, std::uint32_t channel) {
+  const bool last = watched.options.history == HistoryMode::kLast;
+  if (!last && watched.options.history != HistoryMode::kNone) return;
+  const auto found = channels_.find(channel);
+  if (found == channels_.end() || found->second.epoch == 0) return;
+  const auto& [name, epoch, newest] = found->second;
+  const auto after = last && newest > 0 ? newest - 1 : newest;
+  watched.positions.try_emplace(name,
+                                SubscribeFrom{.channel = name, .epoch = epoch, .sequence = after});
 }
 
 Result<void> Watcher::on_reject(const v1::Reject& reject) {
@@ -248,7 +266,7 @@ Watched* Watcher::find(std::uint32_t subscription) {
 }
 
 const std::string& Watcher::name_of(std::uint32_t channel) {
-  auto& name = names_[channel];
+  auto& name = channels_[channel].name;
   // A bridge announces every channel before it uses it; one that does not still shows what came.
   if (name.empty()) name = fmt::format("#{}", channel);
   return name;

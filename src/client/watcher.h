@@ -104,6 +104,13 @@ class Watcher {
   [[nodiscard]] bool draining() const { return link_.draining(); }
 
  private:
+  /// As the bridge last told of a channel.
+  struct Announced {
+    std::string name;
+    std::uint64_t epoch = 0;
+    std::uint64_t last_sequence = 0;
+  };
+
   void subscribe_all();
   Result<void> handle(const v1::ServerMessage& message);
   void on_channels(const v1::Channels& channels);
@@ -111,6 +118,7 @@ class Watcher {
   void on_gap(const v1::ServerMessage& message);
   void on_part(const v1::ServerMessage& message);
   void on_state(const v1::SubscriptionState& state);
+  void note_start(Watched& watched, std::uint32_t channel);
   Result<void> on_reject(const v1::Reject& reject);
   void give_credit(Watched& watched, std::uint32_t channel);
   void move_to(Watched& watched,
@@ -124,7 +132,7 @@ class Watcher {
   WatchCallbacks callbacks_;
   Link link_;
   std::vector<Watched> watched_;
-  std::map<std::uint32_t, std::string> names_;                             // of this boot's numbers
+  std::map<std::uint32_t, Announced> channels_;                            // of this boot's numbers
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> owed_;  // credit not yet given
   PartAssembler parts_;
   bool leaving_ = false;

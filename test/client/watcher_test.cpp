@@ -208,6 +208,40 @@ TEST_CASE("after a broken connection a watcher goes on from where it was", "[cli
   CHECK_THAT(driven.statuses, Catch::Matchers::Contains("INFO reconnected"));
 }
 
+TEST_CASE("a channel that was silent before the break brings no history after it",
+          "[client][watch]") {
+  const auto [history, expected] = GENERATE(std::pair{HistoryMode::kNone, std::uint64_t{41}},
+                                            std::pair{HistoryMode::kLast, std::uint64_t{40}});
+  v1::Subscribe second;
+  FakeBridge bridge({[&](FakeSession& session) {
+                       session.hello();
+                       subscribed(session);
+                       auto message = announced(4, "silent");
+                       message.mutable_channels()->mutable_channel(0)->set_epoch(9);
+                       message.mutable_channels()->mutable_channel(0)->set_last_sequence(41);
+                       session.send(message);
+                       message.Clear();
+                       message.mutable_subscription_state()->set_id(1);
+                       message.mutable_subscription_state()->add_channel(4);
+                       session.send(message);
+                       session.receive_within(200ms);
+                     },
+                     [&](FakeSession& session) {
+                       session.hello();
+                       second = subscribed(session);
+                       end_with(session, 0);
+                     }});
+  Driven driven(bridge.url(), {.channel = "*", .history = history});
+  REQUIRE(driven.until([&] { return driven.watcher.reconnects() == 1; }));
+  driven.finish();
+  CHECK(bridge.finish() == "");
+  CHECK(second.history() == v1::HISTORY_FROM);
+  REQUIRE(second.from_size() == 1);
+  CHECK(second.from(0).channel() == "silent");
+  CHECK(second.from(0).epoch() == 9);
+  CHECK(second.from(0).sequence() == expected);
+}
+
 TEST_CASE("a watcher with credit answers every frame, in halves", "[client][watch]") {
   std::uint32_t given = 0;
   FakeBridge bridge({[&](FakeSession& session) {
