@@ -320,6 +320,14 @@ TEST_CASE("the blocks of a SOA cloud are judged", "[wire][check]") {
                   RejectCode::kLayout,
                   0,
                   "y: its block begins at byte 16, that of x ends at 24"},
+                 {"a block that reaches one byte into the next",
+                  [](FrameHead& h) {
+                    h.cloud.width = 9;
+                    h.cloud.fields = {
+                        {"xyz", 0, kFloat32, 3}, {"tag", 112, 2, 1}, {"ring", 120, 2, 1}};
+                    h.data_bytes = 200;
+                  },
+                  RejectCode::kLayout},
                  {"padding that overlaps",
                   [](FrameHead& h) { h.cloud.fields.push_back({"_", 0, 2, 1}); },
                   RejectCode::kLayout},
@@ -453,6 +461,28 @@ TEST_CASE("a depth image is judged", "[wire][check]") {
              h.data_bytes = 1;
            }},
       });
+}
+
+TEST_CASE("the largest cloud is taken, and no product is trusted to fit", "[wire][check]") {
+  FrameHead head = plain_cloud();
+  head.cloud.width = 1U << 22U;
+  head.cloud.row_step = 0;
+  head.data_bytes = 12ULL << 22U;
+  FrameLimits limits{.max_frame_bytes = 12ULL << 22U};
+  std::uint32_t warnings = 0;
+  CHECK(check_payload(head, limits, warnings).ok());
+  limits.max_frame_bytes -= 1;
+  CHECK(check_payload(head, limits, warnings).code == RejectCode::kTooLarge);
+
+  // Where the limits are lifted, the products still end at 2^63.
+  limits = {.max_frame_bytes = ~0ULL, .max_points = ~0ULL};
+  FrameHead wide = blocks();
+  wide.cloud.width = wide.cloud.height = ~0U;
+  wide.cloud.fields = {{"xyz", 0, kFloat32, 3}};
+  CHECK(check_payload(wide, limits, warnings).code == RejectCode::kTooLarge);
+  wide = plain_cloud();
+  wide.cloud.width = wide.cloud.height = wide.cloud.point_step = ~0U;
+  CHECK(check_payload(wide, limits, warnings).code == RejectCode::kTooLarge);
 }
 
 TEST_CASE("an opaque frame passes unless it is too large", "[wire][check]") {

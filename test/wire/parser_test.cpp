@@ -216,6 +216,35 @@ TEST_CASE("all of a message must parse, though only its last body counts", "[wir
     CHECK(test::judge_message(as_bytes(bytes), bytes.size()).empty());
 }
 
+TEST_CASE("of two kinds of payload the last counts, and nothing of the first is left",
+          "[wire][parser]") {
+  const v1::Frame frame = small_cloud();
+  const std::string cloud = frame.SerializeAsString();
+  v1::Frame depth;
+  depth.mutable_depth()->set_width(3);
+  depth.mutable_depth()->set_fx(1);
+  v1::Frame again;
+  again.mutable_cloud()->set_height(5);
+  v1::Frame opaque;
+  opaque.mutable_opaque();
+  const std::string to_opaque = cloud + opaque.SerializeAsString();
+  const std::string there_and_back =
+      cloud + depth.SerializeAsString() + again.SerializeAsString() + depth.SerializeAsString();
+  FrameHead head;
+  REQUIRE_FALSE(parse_frame(as_bytes(to_opaque), head));
+  CHECK(head.kind == PayloadKind::kOpaque);
+  CHECK(head.data_bytes == 0);
+  for (const std::string& bytes :
+       {to_opaque, there_and_back, there_and_back + again.SerializeAsString(), cloud + cloud}) {
+    CHECK(test::judge_frame(as_bytes(bytes), bytes.size()).empty());
+    CHECK(test::judge_message(as_bytes(field(15, bytes)), bytes.size()).empty());
+  }
+  REQUIRE_FALSE(parse_frame(as_bytes(there_and_back + again.SerializeAsString()), head));
+  CHECK(head.cloud.height == 5);
+  CHECK(head.cloud.fields.empty());
+  CHECK(head.depth.width == 0);
+}
+
 TEST_CASE("the edges of the wire format are protobuf's", "[wire][parser]") {
   const test::QuietProtobuf quiet;
   const auto nested_groups = [](std::size_t depth) {

@@ -61,7 +61,7 @@ struct FrameHead {
   CloudHead cloud;
   DepthHead depth;
 
-  std::uint64_t head_bytes = 0;  // of the Frame before the data's content; judged against 64 KiB
+  std::uint64_t head_bytes = 0;  // of the Frame without the data's content; judged against 64 KiB
   std::uint64_t data_offset =
       0;  // where the data's content starts, counted from the start of the parsed bytes
   std::uint64_t data_bytes = 0;
@@ -145,8 +145,9 @@ struct Verdict {
 };
 /// Names, header and field limits, hops: the step after parsing.
 Verdict check_head(const FrameHead& head, const FrameLimits& limits);
-/// Payload known, sizes, codec known, then (with points) LAYOUT, FIELD, DATA_TOO_SHORT. warnings
-/// gets a bit for each oddity that is accepted but told once a channel.
+/// Payload known, sizes, codec known, then (with points) LAYOUT, FIELD, DATA_TOO_SHORT. Of a DRACO
+/// cloud, whose own attributes stand in for fields, steps and size, nothing after the codec.
+/// warnings gets a bit for each oddity that is accepted but told once a channel.
 enum CloudWarning : std::uint32_t {
   kWarnRowStep = 1,  // read as tight
   kWarnUnknownFieldType = 2,
@@ -167,6 +168,7 @@ std::uint64_t stored_head_bytes(const FrameHead& head);
 /// received_ns: what goes out as such (the first bridge's, or ours). out is stored_head_bytes long.
 void store_head(const FrameHead& head, std::int64_t received_ns, std::span<std::byte> out);
 /// The reverse, for whoever needs the layout later (tests, pipelines). Views point into stored.
+/// Channel, sequence, epoch and where the data is are not in it: the Frame has them.
 void load_head(std::span<const std::byte> stored, FrameHead& head);
 
 /// What differs from consumer to consumer.
@@ -195,11 +197,11 @@ std::uint64_t part_prefix(const Part& part, std::uint64_t data_bytes, std::span<
 // ---- names and globs
 // -----------------------------------------------------------------------------------
 
-/// 1 to 256 bytes of UTF-8 without control characters, '*', '?'. Empty verdict = fine, else LIMIT
-/// or MALFORMED-free text.
+/// 1 to 256 bytes of UTF-8 without control characters (C0, DEL, C1), '*', '?'. Else LIMIT, with
+/// text.
 Verdict check_channel_name(std::string_view name, std::uint32_t max_bytes = 256);
 /// A pattern: as a name, with '*' any bytes without '/', '**' any bytes, '?' one character that is
-/// not '/'. Else PATTERN.
+/// not '/'. Too long: LIMIT; else PATTERN.
 Verdict check_pattern(std::string_view pattern, std::uint32_t max_bytes = 256);
 bool has_wildcards(std::string_view pattern);
 /// Linear time in pattern x name at worst (no exponential backtracking).

@@ -218,8 +218,8 @@ using ServerMessage = std::variant<Welcome,
                                    Pong,
                                    Status>;
 
-/// The encoded ServerMessage, appended to out. Strings are cut to valid UTF-8 first: details quote
-/// peers.
+/// The encoded ServerMessage, appended to out. In strings each byte that is not UTF-8 becomes '?':
+/// details quote peers.
 void encode(const ServerMessage& message, std::string& out);
 
 }  // namespace simbridge::wire
