@@ -355,7 +355,8 @@ std::uint32_t depth_value_bytes(std::string_view encoding) {
 
 Verdict check_depth_fields(const DepthHead& depth, const Extent& extent) {
   if (depth_value_bytes(depth.encoding) == 0)
-    return bad_field(fmt::format("encoding: \"{}\" is neither 16UC1 nor 32FC1", depth.encoding));
+    return bad_field(
+        fmt::format("encoding: \"{}\" is neither 16UC1 nor 32FC1", depth.encoding.substr(0, 40)));
   if (extent.row_step < extent.tight)
     return bad_field(fmt::format("row_step: {} is below width {} x {} bytes",
                                  depth.row_step,
