@@ -36,11 +36,12 @@ void to_stderr(LogLevel level,
   std::fputc('\n', stderr);
 }
 
+// Process-wide by design: a module logs without being handed anything.
 // relaxed: a level or sink that changes while a line is written may catch it or not.
-std::atomic<LogSink> g_sink{
-    nullptr};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): process-wide by design
-std::atomic<LogLevel> g_lowest{LogLevel::kInfo};  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables):
-                                                  // process-wide by design
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): see above
+std::atomic<LogSink> g_sink{nullptr};
+std::atomic<LogLevel> g_lowest{LogLevel::kInfo};
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 class Limiter {
  public:

@@ -137,7 +137,8 @@ class Connection final : public Live,
 
   void open(Registry::Entry entry, Door::Place place, std::vector<std::byte>& first) {
     role_.assert_held();
-    if (gone_) {  // the listener stopped in between; it waits for the entry, so the place goes first
+    if (gone_) {  // the listener stopped in between; it waits for the entry, so the place goes
+                  // first
       place = nullptr;
       return;
     }
