@@ -25,7 +25,6 @@ packages=(
   nlohmann-json3-dev                          # admin answers
   prometheus-cpp-dev                          # metrics; its CMake file asks for the next two
   libcurl4-openssl-dev zlib1g-dev
-  libssl-dev                                  # SHA-1 of the WebSocket handshake, sha256 of payloads
   catch2                                      # spdlog brings it anyway, and CMake looks for it
 )
 test_packages=(
