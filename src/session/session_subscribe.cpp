@@ -77,6 +77,7 @@ void SessionImpl::on_subscribe(const wire::Subscribe& message) {
 
 void SessionImpl::apply_change(Subscription& subscription, const wire::Subscribe& message) {
   const bool other_pattern = subscription.spec.channel != message.channel;
+  if (other_pattern && subscription.state_dirty) send_state(subscription, false);
   const bool other_rate = subscription.spec.quality.max_hz != message.quality.max_hz;
   subscription.spec = message;
   subscription.queue_frames =
@@ -284,8 +285,8 @@ void SessionImpl::on_unsubscribe(std::uint32_t id) {
                            .subscription = id});
   }
   Subscription& subscription = *found->second;
+  if (subscription.state_dirty) send_state(subscription, false);  // before its gaps, if it has any
   subscription.ending = true;
-  subscription.state_dirty = false;  // the last one is all that is owed
   subscription.postponed.reset();
   for (const auto& reading : subscription.readings) unqueue(*reading);
   const bool running = (in_batch_ && in_flight_count_ > 0) || parts_.reading;

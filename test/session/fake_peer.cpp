@@ -3,9 +3,10 @@
 #include "simbridge/base/check.h"
 #include "simbridge/base/log.h"
 
-#include <catch2/catch.hpp>
+#include <fmt/core.h>
 
 #include <cstring>
+#include <stdexcept>
 
 namespace simbridge::test {
 
@@ -22,7 +23,7 @@ frame::StoreOptions TestBridge::small_store() {
 TestBridge::TestBridge(session::HubOptions options, frame::StoreOptions store_options) {
   set_log_level(LogLevel::kError);  // what peers do wrong on purpose is no news
   auto made = frame::FrameStore::create(store_options, clock);
-  REQUIRE(made);
+  SB_CHECK(made.has_value(), "the kernel gives a test its arena");
   store = std::move(*made);
   options.accept_rate = std::max(options.accept_rate, 1.0);
   hub = std::make_unique<session::Hub>(*store, clock, std::move(options), session_metrics);
@@ -45,17 +46,29 @@ std::optional<session::SubscriptionSnapshot> TestBridge::subscription(
 
 void TestBridge::check_books(bool at_rest) const {
   for (const auto& one : hub->channels()) {
-    INFO(one.name << ": received " << one.received << ", published " << one.published
-                  << ", duplicate " << one.duplicate << ", rejected " << one.rejected);
-    REQUIRE(one.received == one.published + one.duplicate + one.rejected);
+    if (one.received == one.published + one.duplicate + one.rejected) continue;
+    throw std::runtime_error(
+        fmt::format("{}: received {} are not published {} + duplicate {} + rejected {}",
+                    one.name,
+                    one.received,
+                    one.published,
+                    one.duplicate,
+                    one.rejected));
   }
   for (const auto& one : hub->subscriptions()) {
-    INFO("session " << one.session << " subscription " << one.id << " " << one.channel
-                    << ": promised " << one.promised << ", delivered " << one.delivered
-                    << ", skipped " << one.skipped << ", lost " << one.lost << ", waiting "
-                    << one.waiting);
-    REQUIRE(one.promised == one.delivered + one.skipped + one.lost + one.waiting);
-    if (at_rest) REQUIRE(one.waiting == 0);
+    const bool balanced = one.promised == one.delivered + one.skipped + one.lost + one.waiting;
+    if (balanced && (one.waiting == 0 || !at_rest)) continue;
+    throw std::runtime_error(fmt::format(
+        "session {}, subscription {}, {}: promised {} are not delivered {} + skipped {} + lost {} "
+        "+ waiting {}, or some wait at rest",
+        one.session,
+        one.id,
+        one.channel,
+        one.promised,
+        one.delivered,
+        one.skipped,
+        one.lost,
+        one.waiting));
   }
 }
 
@@ -117,7 +130,8 @@ Flow FakePeer::send_pieces(const std::string& bytes,
   std::size_t at = 0;
   std::vector<std::size_t> ends = cuts;
   ends.push_back(bytes.size());
-  for (const std::size_t end : ends) {
+  for (std::size_t end : ends) {
+    end = std::min(end, bytes.size());
     while (at < end) {
       if (const auto room = session_->direct_buffer(); direct && !room.empty()) {
         const std::size_t step = std::min(room.size(), end - at);

@@ -36,7 +36,7 @@ struct TestBridge {
   [[nodiscard]] std::optional<session::SubscriptionSnapshot> subscription(
       std::uint64_t session, std::uint32_t id, const std::string& channel) const;
   /// The conservation law of design §5.7, for every channel and every subscription; at rest waiting
-  /// = 0 too.
+  /// = 0 too. Throws what does not balance.
   void check_books(bool at_rest = true) const;
 };
 

@@ -20,11 +20,17 @@ struct Told {
   std::map<int, std::uint64_t> gaps;  // frames by reason
   std::set<std::uint64_t> past_epochs;
   bool left_epoch = false;  // Gap{EPOCH} came: another epoch follows
+  bool skips = false;       // its max_hz leaves numbers out, told only with the next frame
   bool may_jump = false;    // the pattern changed: it may have left the channel and come back
   std::string wrong;        // the first rule that was broken
+  std::string recent;       // what came last, for whoever reads the failure
 
   void fail(const std::string& what) {
-    if (wrong.empty()) wrong = what;
+    if (wrong.empty()) wrong = what + " (" + recent + ")";
+  }
+  void note(const std::string& what) {
+    recent += what + "; ";
+    if (recent.size() > 600) recent.erase(0, recent.size() - 500);
   }
   void on_number(std::uint64_t at, std::uint64_t first, const std::string& what) {
     if (at != epoch) {
@@ -39,17 +45,21 @@ struct Told {
     }
     if (first <= up_to)
       fail(what + " " + std::to_string(first) + " after " + std::to_string(up_to));
-    if (first > up_to + 1 && skipped == 0 && !std::exchange(may_jump, false))
+    if (first > up_to + 1 && !skips && !std::exchange(may_jump, false))
       fail(what + " " + std::to_string(first) + " after " + std::to_string(up_to) +
            ": numbers are unexplained");
   }
   void on(const v1::Frame& frame) {
+    note(std::to_string(frame.epoch()) + ":" + std::to_string(frame.sequence()));
     skipped += frame.result().skipped_frames();
     on_number(frame.epoch(), frame.sequence(), "frame");
     up_to = frame.sequence();
     ++frames;
   }
   void on(const v1::Gap& gap) {
+    note(v1::GapReason_Name(gap.reason()) + " " + std::to_string(gap.epoch()) + ":" +
+         std::to_string(gap.first()) + "-" + std::to_string(gap.last()) + "/" +
+         std::to_string(gap.frames()));
     if (gap.reason() == v1::GAP_EPOCH) {
       if (gap.first() != 0 || gap.last() != 0 || gap.frames() != 0)
         fail("Gap{EPOCH} has no numbers");
@@ -87,11 +97,18 @@ class Ledger {
         return one.first.first == message.subscription_state().id();
       });
     } else if (message.has_subscription_state()) {
-      ended.erase(message.subscription_state().id());  // it was taken again
+      const auto& state = message.subscription_state();
+      ended.erase(state.id());  // it was taken again
+      if (state.applied().max_hz() > 0) {
+        skipping.insert(state.id());
+        for (auto& [key, one] : told) one.skips = one.skips || key.first == state.id();
+      }
     }
   }
   Told& at(std::uint32_t subscription, std::uint32_t channel) {
-    return told[{subscription, channel}];
+    Told& one = told[{subscription, channel}];
+    one.skips = one.skips || skipping.contains(subscription);
+    return one;
   }
   void pattern_changed(std::uint32_t subscription) {
     for (auto& [key, one] : told) one.may_jump = one.may_jump || key.first == subscription;
@@ -107,7 +124,7 @@ class Ledger {
   }
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, Told> told;
-  std::set<std::uint32_t> ended;
+  std::set<std::uint32_t> ended, skipping;
   std::string wrong;
 
  private:
