@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -83,7 +83,7 @@ double now_seconds() {
 std::unique_ptr<Child> Child::fork_server(const std::function<void(int)>& serve) {
   std::uint16_t port = 0;
   const int listening = listen_on_loopback(port);
-  std::fflush(stdout);
+  (void)std::fflush(stdout);
   const pid_t pid = ::fork();
   if (pid < 0) give_up("fork");
   if (pid == 0) {

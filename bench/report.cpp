@@ -28,7 +28,7 @@ void Report::print() const {
                : row.met()      ? "yes"
                                 : "no");
   }
-  std::fflush(stdout);
+  (void)std::fflush(stdout);
 }
 
 void Report::write_json(const std::string& file) const {

@@ -25,15 +25,15 @@ void to_stderr(LogLevel level,
                std::string_view text,
                unsigned long suppressed) {
   static constexpr const char* kNames[] = {"debug", "info", "warning", "error"};
-  std::fprintf(stderr,
-               "%s %.*s: %.*s",
-               kNames[static_cast<int>(level)],
-               static_cast<int>(cause.size()),
-               cause.data(),
-               static_cast<int>(text.size()),
-               text.data());
-  if (suppressed > 0) std::fprintf(stderr, " (%lu more of these left out)", suppressed);
-  std::fputc('\n', stderr);
+  (void)std::fprintf(stderr,
+                     "%s %.*s: %.*s",
+                     kNames[static_cast<int>(level)],
+                     static_cast<int>(cause.size()),
+                     cause.data(),
+                     static_cast<int>(text.size()),
+                     text.data());
+  if (suppressed > 0) (void)std::fprintf(stderr, " (%lu more of these left out)", suppressed);
+  (void)std::fputc('\n', stderr);
 }
 
 // Process-wide by design: a module logs without being handed anything.

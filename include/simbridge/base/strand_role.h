@@ -17,7 +17,8 @@ class SB_CAPABILITY("strand") StrandRole {
       : running_here_(std::move(running_here)) {}
 
   void assert_held() const SB_ASSERT_CAPABILITY(this) {
-    SB_CHECK(!running_here_ || running_here_(), "a handler runs on the strand of its own session");
+    const bool here = !running_here_ || running_here_();
+    SB_CHECK(here, "a handler runs on the strand of its own session");
   }
 
  private:

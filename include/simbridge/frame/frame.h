@@ -33,7 +33,7 @@ struct FrameInfo {
   std::uint64_t epoch = 0;     // set by publish() from the producer's life
   std::uint64_t sequence = 0;
   std::int64_t received_ns = 0;  // wall clock at the first bridge
-  Monotonic arrival{};           // here
+  Monotonic arrival;             // here
   nanoseconds age_at_arrival{};  // what it had spent in earlier bridges, never below 0
   std::uint64_t points = 0;      // of a cloud or depth image
   std::uint8_t kind = 0;         // wire::PayloadKind
@@ -44,6 +44,8 @@ struct FrameInfo {
 struct Block;  // private: a counted, type-stable book entry
 
 /// A counted reference: the bytes stay valid and unchanged while it lives, evicted or not.
+// The assignment takes its argument by value: it serves copies and moves.
+// NOLINTNEXTLINE(cppcoreguidelines-special-member-functions): see above
 class FrameRef {
  public:
   FrameRef() = default;

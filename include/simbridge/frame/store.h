@@ -17,7 +17,7 @@
 namespace simbridge::frame {
 
 struct StoreOptions {
-  Bytes address_space{};  // sparse reservation; 0 = twice the machine's memory, at least 64 GiB
+  Bytes address_space;  // sparse reservation; 0 = twice the machine's memory, at least 64 GiB
   Bytes budget{1ULL << 30};
   Bytes warm_reserve{64ULL << 20};  // populated ahead in the background: never above the budget,
                                     // and never more than is in use (or 8 MiB)

@@ -20,6 +20,7 @@ class WakeQueue {
   /// wake() must be callable from any thread at any time, must not throw or block; it posts drain()
   /// to the session's strand (through a weak reference: the session may be gone).
   explicit WakeQueue(std::move_only_function<void() const> wake) : wake_(std::move(wake)) {}
+  ~WakeQueue() = default;
   WakeQueue(const WakeQueue&) = delete;
   WakeQueue& operator=(const WakeQueue&) = delete;
 

@@ -59,6 +59,8 @@ class [[nodiscard]] Admission {
     std::swap(hub_, other.hub_);
     return *this;
   }
+  Admission(const Admission&) = delete;
+  Admission& operator=(const Admission&) = delete;
   ~Admission();
 
  private:

@@ -90,7 +90,7 @@ struct OutMessage {
 /// What goes into one gathered write: several small messages, or one large alone.
 struct Batch {
   static constexpr std::size_t kMaxMessages = 32;
-  static constexpr std::size_t kMaxBytes = 128 * 1024;
+  static constexpr std::size_t kMaxBytes = 128ULL * 1024;
   std::array<OutMessage, kMaxMessages> messages;
   std::size_t count = 0;
   std::size_t bytes = 0;
