@@ -126,6 +126,7 @@ Flow FakePeer::send_pieces(const std::string& bytes,
                            const std::vector<std::size_t>& cuts,
                            bool total_known,
                            bool direct) {
+  wait_for_held();
   session_->begin_message(total_known ? std::optional<std::uint64_t>(bytes.size()) : std::nullopt);
   std::size_t at = 0;
   std::vector<std::size_t> ends = cuts;
@@ -278,7 +279,14 @@ void FakePeer::goodbye(const std::string& reason) {
   send(message);
 }
 
+/// What was paused goes first, as in a stream.
+void FakePeer::wait_for_held() {
+  for (int i = 0; i < 100'000 && !held_.empty(); ++i) tick(milliseconds(1));
+  SB_CHECK(held_.empty(), "a pause ends");
+}
+
 void FakePeer::begin(std::optional<std::uint64_t> total_bytes) {
+  wait_for_held();
   session_->begin_message(total_bytes);
 }
 

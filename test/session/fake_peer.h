@@ -132,6 +132,8 @@ class FakePeer final : public session::Peer {
   std::uint64_t direct_bytes = 0;  // how much went through direct_buffer()
 
  private:
+  void wait_for_held();
+
   TestBridge& bridge_;
   std::shared_ptr<std::atomic<bool>> woken_ = std::make_shared<std::atomic<bool>>(false);
   std::shared_ptr<session::Session> session_;

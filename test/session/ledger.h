@@ -2,7 +2,7 @@
 // What: what one consumer was told of one (subscription, channel): frames and gaps, checked against
 // the rules that hold for all of them: in order, nothing twice, nothing unexplained, no overlap.
 // Owner: a test.   Threads: a value of one thread.
-#include "simbridge/base/check.h"
+#include "session/fake_peer.h"
 
 #include "simbridge/v1/bridge.pb.h"
 
@@ -82,7 +82,18 @@ struct Told {
 class Ledger {
  public:
   void on(const v1::ServerMessage& message) {
-    if (message.has_frame()) {
+    if (message.has_part()) {  // the last one makes it a frame
+      const auto& part = message.part();
+      if (part.index() == 0) parts.clear();
+      parts += part.data();
+      if (part.index() + 1 < part.count()) return;
+      v1::ServerMessage made;
+      if (!made.mutable_frame()->ParseFromString(parts)) wrong = "parts make no frame";
+      on(made);
+    } else if (message.has_frame()) {
+      const auto& data = message.frame().opaque().data();
+      if (data != pattern_bytes(message.frame().sequence(), data.size()))
+        wrong = "what arrives is what was sent";
       check_live(message.frame().subscription());
       at(message.frame().subscription(), message.frame().channel()).on(message.frame());
     } else if (message.has_gap()) {
@@ -126,6 +137,7 @@ class Ledger {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Told> told;
   std::set<std::uint32_t> ended, skipping;
   std::string wrong;
+  std::string parts;  // of the frame that is coming
 
  private:
   void check_live(std::uint32_t subscription) {

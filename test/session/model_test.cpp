@@ -259,26 +259,9 @@ class World {
     consumer.peer =
         std::make_unique<FakePeer>(bridge_, true, std::string(), one_of(3) == 0 ? 5'000 : 0);
     consumer.ledger = std::make_unique<Ledger>();
-    consumer.peer->observe = [ledger = consumer.ledger.get(), this](const auto& message) {
-      if (message.has_part()) {  // a frame in parts: the last one makes it a frame
-        auto& whole = parts_[ledger];
-        if (message.part().index() == 0) whole.clear();
-        whole += message.part().data();
-        if (message.part().index() + 1 < message.part().count()) return;
-        v1::ServerMessage made;
-        if (!made.mutable_frame()->ParseFromString(whole)) ledger->wrong = "parts make no frame";
-        check_data(*ledger, made.frame());
-        ledger->on(made);
-        return;
-      }
-      if (message.has_frame()) check_data(*ledger, message.frame());
+    consumer.peer->observe = [ledger = consumer.ledger.get()](const auto& message) {
       ledger->on(message);
     };
-  }
-
-  static void check_data(Ledger& ledger, const v1::Frame& frame) {
-    const auto& data = frame.opaque().data();
-    if (data != pattern_bytes(frame.sequence(), data.size())) ledger.wrong = "the data is another";
   }
 
   void subscribe(Consumer& consumer) {
@@ -325,7 +308,6 @@ class World {
   std::vector<Sensor> sensors_;
   std::vector<Consumer> consumers_;
   std::map<std::string, std::uint32_t> ids_;
-  std::map<const Ledger*, std::string> parts_;
   std::uint64_t next_epoch_ = 10;
 };
 
