@@ -377,7 +377,7 @@ v1::ClientMessage opaque_frame(std::uint32_t channel,
   frame->set_channel(channel);
   frame->set_sequence(sequence);
   frame->set_epoch(epoch);
-  frame->set_stamp_ns(static_cast<std::int64_t>(sequence) * 1000);
+  frame->set_stamp_ns(static_cast<std::int64_t>(sequence * 1000));
   frame->mutable_opaque()->set_data(data);
   return message;
 }
