@@ -25,7 +25,8 @@ import websockets
 import bridge_pb2 as pb
 
 SUBPROTOCOL = "simbridge.v1"
-CONNECT_TIMEOUT_S = 10
+PATIENCE = 3  # every deadline is so many times longer than an idle machine needs: it is for failures only
+CONNECT_TIMEOUT_S = 10 * PATIENCE
 PART_OVERHEAD = 128  # bytes of a FramePart beside its data, at most
 
 
@@ -128,7 +129,7 @@ class Session:
 
     async def receive(self, timeout=10.0):
         """The next message; parts are put together and come as the frame that they carry."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while True:
             data = await asyncio.wait_for(self._socket.recv(), max(0.0, deadline - time.monotonic()))
             if isinstance(data, str):
@@ -155,9 +156,9 @@ class Session:
 
     async def wait_for(self, body, timeout=10.0, where=lambda _: True):
         """The first message of that body; what comes before it is dropped."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         while True:
-            message = await self.receive(max(0.0, deadline - time.monotonic()))
+            message = await self.receive(max(0.0, deadline - time.monotonic()) / PATIENCE)
             if message.WhichOneof("body") == body and where(getattr(message, body)):
                 return getattr(message, body)
 
@@ -170,7 +171,7 @@ class Session:
 
     async def wait_closed(self, timeout=10.0):
         """Close code and reason, once the bridge has closed; what still comes before is dropped."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         try:
             while True:
                 await asyncio.wait_for(self._socket.recv(), max(0.0, deadline - time.monotonic()))
@@ -297,7 +298,7 @@ class Sensor:
         self.next_sequence += 1
         self.digests[frame.sequence] = sha256(payload_of(frame))
         self._kept[frame.sequence] = frame
-        await asyncio.wait_for(self._send_when_open(frame), timeout)
+        await asyncio.wait_for(self._send_when_open(frame), timeout * PATIENCE)
         return frame.sequence
 
     def skip(self, numbers):
@@ -307,7 +308,7 @@ class Sensor:
     async def flush(self, timeout=20.0):
         """Until everything is acknowledged."""
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(lambda: not self._kept or self._lost), timeout)
+            await asyncio.wait_for(self._changed.wait_for(lambda: not self._kept or self._lost), timeout * PATIENCE)
         if self._lost:
             raise self._lost
 
@@ -504,9 +505,9 @@ class Consumer:
             return condition() or self.failure or self.closed
         async with self._changed:
             try:
-                await asyncio.wait_for(self._changed.wait_for(reached), timeout)
+                await asyncio.wait_for(self._changed.wait_for(reached), timeout * PATIENCE)
             except asyncio.TimeoutError:
-                raise AssertionError(f"{self.name}: no {what} within {timeout} s") from None
+                raise AssertionError(f"{self.name}: no {what} within {timeout * PATIENCE} s") from None
         if self.failure:
             raise self.failure
         if not condition():
@@ -664,21 +665,21 @@ class RawSocket:
             self.writer.write(data)
 
     async def flush(self, timeout=10.0):
-        await asyncio.wait_for(self.writer.drain(), timeout)
+        await asyncio.wait_for(self.writer.drain(), timeout * PATIENCE)
 
     async def upgrade(self, timeout=10.0, **request):
         self.send(self.request(**request))
         return await self.read_response(timeout)
 
     async def read_response(self, timeout=10.0):
-        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), timeout)
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), timeout * PATIENCE)
         lines = head.decode("latin-1").split("\r\n")
         headers = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
         return int(lines[0].split(" ")[1]), headers
 
     async def read_frame(self, timeout=10.0):
         """fin, opcode, payload of one WebSocket frame of the bridge."""
-        return await asyncio.wait_for(self._read_frame(), timeout)
+        return await asyncio.wait_for(self._read_frame(), timeout * PATIENCE)
 
     async def _read_frame(self):
         first, second = await self.reader.readexactly(2)
@@ -695,10 +696,10 @@ class RawSocket:
 
     async def read_close(self, timeout=10.0):
         """Close code and reason; pings are answered, what comes before is dropped. 1006: none came."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout * PATIENCE
         try:
             while True:
-                _, opcode, payload = await self.read_frame(max(0.0, deadline - time.monotonic()))
+                _, opcode, payload = await self.read_frame(max(0.0, deadline - time.monotonic()) / PATIENCE)
                 if opcode == 9:
                     self.send(client_frame(payload, opcode=10))
                 if opcode == 8:
@@ -709,7 +710,7 @@ class RawSocket:
     async def read_end(self, timeout=10.0):
         """Until the bridge has closed the connection; the bytes that came before."""
         try:
-            return await asyncio.wait_for(self.reader.read(-1), timeout)
+            return await asyncio.wait_for(self.reader.read(-1), timeout * PATIENCE)
         except ConnectionError:
             return b""
 

@@ -49,7 +49,7 @@ def test_slow_handshakes_are_ended_in_time_and_keep_nobody_out():
             raw.close()
         await until(lambda: bridge.descriptors() <= before, 10, "descriptors come back")
 
-    with Bridge({"websocket.handshake_timeout_ms": "1s"}) as bridge:
+    with Bridge({"websocket.handshake_timeout_ms": "3s"}) as bridge:
         harness.run(play(bridge))
         assert_at_rest(bridge)
         assert_nobody_left(bridge)
@@ -66,7 +66,7 @@ def test_a_peer_that_never_says_hello_is_closed_with_1008():
                 assert code == 1008 and "Hello" in reason, (code, reason)
         await until(lambda: closed_sessions(bridge, "hello_timeout") == len(silent), 10, "each is counted")
 
-    with Bridge({"session.hello_timeout_ms": "500ms"}) as bridge:
+    with Bridge({"session.hello_timeout_ms": "3s"}) as bridge:
         harness.run(play(bridge))
         assert_nobody_left(bridge)
 
@@ -399,10 +399,10 @@ def test_while_it_drains_new_peers_get_503_with_retry_after():
         assert stalled.closed[0] == 1001
         await sensor.break_off()
 
-    with Bridge() as bridge:
+    with Bridge({"drain.deadline_ms": "40s"}) as bridge:
         harness.run(play(bridge))
         bridge.ended = True   # a second SIGTERM would be another test
-        assert bridge.process.wait(30) == 0
+        assert bridge.process.wait(90) == 0
 
 
 def test_a_second_sigterm_ends_it_at_once_with_1():
@@ -432,7 +432,7 @@ def test_sigterm_during_the_start_ends_it_whenever_it_comes():
         time.sleep(random.uniform(0, 0.06))   # the moment is the point
         process.send_signal(signal.SIGTERM)
         try:
-            _, words = process.communicate(timeout=20)
+            _, words = process.communicate(timeout=60)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
@@ -442,36 +442,21 @@ def test_sigterm_during_the_start_ends_it_whenever_it_comes():
 
 
 def test_stopped_for_five_seconds_it_goes_on_with_every_session():
+    """Longer than its own patience with silent peers (three ping intervals): when it wakes all of them look
+    silent, and their bytes wait in the sockets."""
     async def play(bridge):
-        sessions = {row["id"] for row in bridge.api("sessions")}
         async with Others(bridge) as others:
             sessions = {row["id"] for row in bridge.api("sessions")}
             bridge.process.send_signal(signal.SIGSTOP)
             await asyncio.sleep(5)   # that it lasts is the point
             bridge.process.send_signal(signal.SIGCONT)
-            await others.see_frames(20)
+            await others.see_frames(20, 40)
             assert {row["id"] for row in bridge.api("sessions")} == sessions
         await at_rest(bridge)
 
-    with Bridge() as bridge:
+    with Bridge({"session.ping_interval_ms": "1500ms"}) as bridge:
         harness.run(play(bridge))
         assert_nobody_left(bridge)
-
-
-def test_stopped_longer_than_its_own_patience_it_first_reads_what_came_meanwhile():
-    """After a stop every peer looks silent; their bytes wait in the sockets."""
-    async def play(bridge):
-        async with Others(bridge) as others:
-            sessions = {row["id"] for row in bridge.api("sessions")}
-            bridge.process.send_signal(signal.SIGSTOP)
-            await asyncio.sleep(2.5)   # more than three ping intervals
-            bridge.process.send_signal(signal.SIGCONT)
-            await others.see_frames(20)
-            assert {row["id"] for row in bridge.api("sessions")} == sessions
-        await at_rest(bridge)
-
-    with Bridge({"session.ping_interval_ms": "500ms"}) as bridge:
-        harness.run(play(bridge))
 
 
 # ---- nothing left to take
@@ -540,7 +525,7 @@ def test_beyond_max_sessions_and_the_accept_rate_peers_get_503_and_may_come_late
             raw.reset()
         assert 101 in answers and 503 in answers, answers
 
-    with Bridge({"session.accept_rate": 5}) as bridge:
+    with Bridge({"session.accept_rate": 1}) as bridge:
         harness.run(rush(bridge))
         assert bridge.metric('simbridge_session_refused_total{cause="accept_rate"}') > 0
 

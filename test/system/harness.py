@@ -30,6 +30,7 @@ SCRATCH = Path(os.environ.get("SIMBRIDGE_SCRATCH", ROOT / "build" / "system_test
 SANITIZED = bool(os.environ.get("SIMBRIDGE_SANITIZER"))
 TEST_DATA = Path(os.environ.get("SIMBRIDGE_TEST_DATA", ROOT.parent / "shared"))
 MiB = 1 << 20
+PATIENCE = 3   # every deadline is so many times longer than an idle machine needs: it is for failures only
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # peers that vanish are the point here
 
 
@@ -103,6 +104,7 @@ def end_process(process, timeout=10.0):
 
 
 def wait_until(condition, timeout=10.0, what="it"):
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -115,6 +117,7 @@ def wait_until(condition, timeout=10.0, what="it"):
 
 async def until(condition, timeout=10.0, what="it"):
     """As wait_until, while everything else of this process goes on."""
+    timeout *= PATIENCE
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -160,8 +163,8 @@ class Bridge:
     def _read_address(self, before):
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
-            if not selector.select(20):
-                raise AssertionError("no address within 20 s")
+            if not selector.select(60):
+                raise AssertionError("no address within 60 s")
         line = self.process.stdout.readline().decode().strip()
         if not line.startswith(before):
             raise AssertionError(f"{line!r} is not {before!r}")
@@ -186,7 +189,7 @@ class Bridge:
                 print("---- the bridge's log\n" + self.log()[-6000:], file=sys.stderr)
             self._log.close()
 
-    def stop(self, number=signal.SIGTERM, timeout=30.0):
+    def stop(self, number=signal.SIGTERM, timeout=90.0):
         """Asks it to go, and waits; its exit code."""
         self.ended = True
         if self.process.poll() is None:
@@ -203,7 +206,7 @@ class Bridge:
 
     # -- what it says of itself
 
-    def get(self, path, timeout=10.0):
+    def get(self, path, timeout=30.0):
         """Status and body."""
         host, port = self.admin.removeprefix("http://").rsplit(":", 1)
         connection = http.client.HTTPConnection(host, int(port), timeout=timeout)
@@ -288,7 +291,7 @@ def cut_off(bridge):
 
 def assert_at_rest(bridge, timeout=15.0):
     """Comes to rest, and then every law of conservation holds and nothing is held for anybody."""
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout * PATIENCE
     while found := imbalances(bridge):
         assert time.monotonic() < deadline, "\n".join(found)
         time.sleep(0.05)
@@ -345,7 +348,7 @@ def pcd_data(path):
 def run(coroutine, timeout=100.0):
     """A test's body, bounded."""
     async def bounded():
-        return await asyncio.wait_for(coroutine, timeout)
+        return await asyncio.wait_for(coroutine, timeout * PATIENCE)
     return asyncio.run(bounded())
 
 
