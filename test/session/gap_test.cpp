@@ -120,11 +120,12 @@ TEST_CASE("frames that are too old become one gap, counted from their arrival he
   CHECK(gaps[0].frames() == 5);
   CHECK(bench.consumer.frames().size() == 5);
   // What it had spent in another bridge counts; a clock ahead of ours takes nothing off.
-  auto message = opaque_frame(1, 11, "x");
+  auto message = opaque_frame(1, 11, pattern_bytes(11, 1));
   message.mutable_frame()->set_hops(1);
   message.mutable_frame()->set_received_ns(bench.bridge.clock.wall_ns() - 90'000'000);
   bench.sensor.send(message);
-  message.mutable_frame()->set_sequence(12);
+  message = opaque_frame(1, 12, pattern_bytes(12, 1));
+  message.mutable_frame()->set_hops(1);
   message.mutable_frame()->set_received_ns(bench.bridge.clock.wall_ns() + 1'000'000'000);
   bench.sensor.send(message);
   bench.bridge.clock.advance(milliseconds(11));
@@ -135,7 +136,7 @@ TEST_CASE("frames that are too old become one gap, counted from their arrival he
   CHECK(gaps[0].last() == 11);
   CHECK(bench.consumer.frames().size() == 1);
   // Never from the sensor's clock.
-  message = opaque_frame(1, 13, "x");
+  message = opaque_frame(1, 13, pattern_bytes(13, 1));
   message.mutable_frame()->set_received_ns(1);
   message.mutable_frame()->set_stamp_ns(1);
   message.mutable_frame()->set_sent_ns(1);
