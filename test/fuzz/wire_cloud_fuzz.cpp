@@ -6,8 +6,8 @@
 
 #include <array>
 #include <bit>
-#include <cstdio>
 #include <cstring>
+#include <iostream>
 
 namespace {
 
@@ -43,6 +43,7 @@ constexpr std::array<std::string_view, 8> kNames{"x", "y", "z", "xyz", "", "_", 
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer names it
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   Bytes in(data, size);
   FrameHead head;
@@ -73,7 +74,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                             .count = in.number32()});
   }
   const std::string fault = simbridge::wire::test::judge_accepted_payload(head, limits);
-  if (!fault.empty()) std::fprintf(stderr, "%s\n", fault.c_str());
+  if (!fault.empty()) std::cerr << fault << '\n';
   SB_CHECK(fault.empty(), "what is accepted can be read without leaving the data");
   return 0;
 }

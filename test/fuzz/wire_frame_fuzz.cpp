@@ -4,13 +4,14 @@
 #include "wire/judge.h"
 #include "wire/quiet_protobuf.h"
 
-#include <cstdio>
+#include <iostream>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer names it
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const simbridge::wire::test::QuietProtobuf kQuiet;
   const auto bytes = std::as_bytes(std::span(data, size));
   const std::string fault = simbridge::wire::test::judge_frame(bytes, 96);
-  if (!fault.empty()) std::fprintf(stderr, "%s\n", fault.c_str());
+  if (!fault.empty()) std::cerr << fault << '\n';
   SB_CHECK(fault.empty(), "the frame is read and sent on as protobuf would");
   return 0;
 }
