@@ -197,7 +197,7 @@ struct Value {
 [[nodiscard]] Value fallback_of(const Knob& knob);
 /// Reads and judges a value. The error's detail goes on after "key: ", quotes the value and says
 /// what is allowed.
-[[nodiscard]] Result<Value> parse_value(const Knob& knob, std::string_view text);
+[[nodiscard]] Result<Value> parse_value(const Knob& knob, std::string_view given);
 /// As parse_value reads it: "64MiB", "0.25", "true".
 [[nodiscard]] std::string show_value(const Knob& knob, const Value& value);
 /// "bytes", "ms", "1/s", empty for none.

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, 4> kNames{"debug", "info", "warning", "er
 std::string timestamp(std::int64_t wall_ns) {
   const std::time_t seconds = wall_ns / 1'000'000'000;
   std::tm parts{};
-  gmtime_r(&seconds, &parts);
+  static_cast<void>(gmtime_r(&seconds, &parts));  // fails only beyond the year 2^31
   return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
                      parts.tm_year + 1900,
                      parts.tm_mon + 1,
@@ -69,7 +69,7 @@ void sink(LogLevel level, std::string_view cause, std::string_view text, unsigne
     here.logger->info(
         format_log_line(here.format, SystemClock().wall_ns(), level, cause, text, suppressed));
   } catch (const std::exception&) {
-    std::fputs("simbridge: a log line could not be written\n", stderr);
+    static_cast<void>(std::fputs("simbridge: a log line could not be written\n", stderr));
   }
 }
 

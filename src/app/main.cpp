@@ -216,7 +216,7 @@ int main(int argc, char** argv) {
   try {
     return simbridge::app::run_command_line(argc, argv);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "simbridge: %s\n", error.what());
+    static_cast<void>(std::fprintf(stderr, "simbridge: %s\n", error.what()));
     return simbridge::app::kExitFailed;
   }
 }

@@ -68,7 +68,7 @@ void let_signals_end_us() {
 }
 
 int say_why(const Error& error) {
-  std::fputs(fmt::format("simbridge: {}\n", error.detail).c_str(), stderr);
+  static_cast<void>(std::fputs(fmt::format("simbridge: {}\n", error.detail).c_str(), stderr));
   return kExitConfiguration;
 }
 
@@ -85,11 +85,10 @@ void keep_standard_descriptors() {
 /// For scripts: the ports that the kernel chose. One line a listener, complete when the last one is
 /// there. Whoever has closed our standard output does not want to know.
 void print_addresses(const ListeningAt& at) {
-  std::fputs(
-      fmt::format("websocket listening on {}\nadmin listening on {}\n", at.websocket, at.admin)
-          .c_str(),
-      stdout);
-  std::fflush(stdout);
+  const std::string lines =
+      fmt::format("websocket listening on {}\nadmin listening on {}\n", at.websocket, at.admin);
+  static_cast<void>(std::fputs(lines.c_str(), stdout));
+  static_cast<void>(std::fflush(stdout));
 }
 
 void reload(Bridge& bridge, const Given& given) {
@@ -137,8 +136,8 @@ int serve(const Given& given) {
   keep_standard_descriptors();
   const sigset_t signals = our_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE,
-              SIG_IGN);  // a peer that went is an error of write(), not the end of the process
+  // A peer that went is an error of write(), not the end of the process.
+  static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   const Result<Loaded> loaded = load_config(given);
   if (!loaded) return say_why(loaded.error());
   const std::uint64_t descriptors = raise_descriptor_limit();
