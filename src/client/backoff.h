@@ -55,8 +55,8 @@ class Backoff {
   Reconnect options_;
   bool first_ = true;
   milliseconds delay_ = kDelayMin;
-  Monotonic since_{};
-  Monotonic next_{};
+  Monotonic since_;
+  Monotonic next_;
   std::mt19937_64 random_{std::random_device{}()};
 };
 

@@ -37,7 +37,7 @@ struct Stream {
   std::uint64_t made = 0;
   double rate_hz = 0;  // 0 = as fast as the window
   std::uint32_t channel = 0;
-  Monotonic due{};
+  Monotonic due;
 
   [[nodiscard]] bool done() const { return count != 0 && made >= count; }
 };
@@ -71,8 +71,8 @@ class SendCommand {
   std::vector<Stream> streams_;
   SendState state_;
   SendState saved_;
-  Monotonic save_due_{};
-  std::optional<Sender> sender_;
+  Monotonic save_due_;
+  std::unique_ptr<Sender> sender_;
   Monotonic began_ = now();
 };
 
@@ -81,10 +81,9 @@ std::optional<Exit> SendCommand::check() {
     say(console_, "simbridge send: {}", text);
     return Exit::kConfiguration;
   };
-  if (const auto url = parse_url(options_.to); !url)
-    return wrong(url.error().detail);
-  else if (url->scheme != Url::Scheme::kWebSocket)
-    return wrong("--to is a ws:// address");
+  const auto url = parse_url(options_.to);
+  if (!url) return wrong(url.error().detail);
+  if (url->scheme != Url::Scheme::kWebSocket) return wrong("--to is a ws:// address");
   if (options_.channel.empty()) return wrong("--channel NAME is missing");
   if (!options_.simulate.empty() && options_.simulate != "lidar")
     return wrong(fmt::format("--simulate knows lidar, not \"{}\"", options_.simulate));
@@ -177,7 +176,7 @@ void SendCommand::start() {
     sender.say = [this](std::string_view text) {
       say(console_, "simbridge send: {}", text);
     };
-  sender_.emplace(std::move(sender));
+  sender_ = std::make_unique<Sender>(std::move(sender));
   for (auto& stream : streams_) {
     const auto& channel = state_.channels.at(stream.name);
     stream.channel = sender_->add_channel({.name = stream.name,

@@ -23,9 +23,8 @@ Monotonic now() {
 }
 
 bool to_number(std::string_view word, std::uint64_t& number) {
-  const auto* const end = word.data() + word.size();
-  const auto [stopped, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc{} && stopped == end;
+  const auto [stopped, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc{} && stopped == word.data() + word.size();
 }
 
 /// "[NAME=]EPOCH:SEQ"; NAME may hold '=' and ':' itself.
@@ -67,7 +66,7 @@ class WatchCommand {
   HistoryMode history_ = HistoryMode::kLast;
   std::vector<SubscribeFrom> from_;
   std::unique_ptr<WatchOutput> output_;
-  std::optional<Watcher> watcher_;
+  std::unique_ptr<Watcher> watcher_;
   Monotonic until_ = Monotonic::max();
   std::uint64_t shown_ = 0;
   std::string_view reason_;  // why it is over; empty while it is not
@@ -80,11 +79,9 @@ Exit WatchCommand::wrong(std::string_view text) const {
 }
 
 std::optional<Exit> WatchCommand::check() {
-  if (const auto url = parse_url(options_.from); !url) {
-    return wrong(url.error().detail);
-  } else if (url->scheme != Url::Scheme::kWebSocket) {
-    return wrong("--from is a ws:// address");
-  }
+  const auto url = parse_url(options_.from);
+  if (!url) return wrong(url.error().detail);
+  if (url->scheme != Url::Scheme::kWebSocket) return wrong("--from is a ws:// address");
   if (options_.globs.empty()) options_.globs = {"**"};
   if (options_.globs.size() > kSubscriptionsMax)
     return wrong(fmt::format("at most {} patterns", kSubscriptionsMax));
@@ -132,6 +129,7 @@ std::optional<Exit> WatchCommand::check_history() {
 
 std::vector<SubscribeOptions> WatchCommand::subscriptions() const {
   std::vector<SubscribeOptions> subscriptions;
+  subscriptions.reserve(options_.globs.size());
   for (const auto& glob : options_.globs)
     subscriptions.push_back({.channel = glob,
                              .history = history_,
@@ -177,7 +175,7 @@ void WatchCommand::start() {
           [this](const WatchedDrain& drain) {
             output_->drain(drain);
           }};
-  watcher_.emplace(std::move(link), subscriptions(), std::move(callbacks));
+  watcher_ = std::make_unique<Watcher>(std::move(link), subscriptions(), std::move(callbacks));
   if (options_.for_s > 0) until_ = now() + patience(options_.for_s);
 }
 

@@ -20,7 +20,7 @@ namespace {
 namespace net = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
-using tcp = net::ip::tcp;
+using Tcp = net::ip::tcp;
 
 constexpr std::uint64_t kBodyBytesMax = 64U << 20;
 
@@ -37,7 +37,7 @@ class Get {
   }
 
   Result<HttpAnswer> run(milliseconds timeout) {
-    resolver_.async_resolve(url_.host, url_.port, [this](const auto& error, auto found) {
+    resolver_.async_resolve(url_.host, url_.port, [this](const auto& error, const auto& found) {
       if (error) return end(error);
       net::async_connect(socket_, found, [this](const auto& failed, const auto& /*endpoint*/) {
         if (failed) return end(failed);
@@ -78,8 +78,8 @@ class Get {
 
   const Url& url_;
   net::io_context io_{1};
-  tcp::resolver resolver_{io_};
-  tcp::socket socket_{io_};
+  Tcp::resolver resolver_{io_};
+  Tcp::socket socket_{io_};
   http::request<http::empty_body> request_;
   beast::flat_buffer buffer_;
   http::response_parser<http::string_body> parser_;

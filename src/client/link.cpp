@@ -48,10 +48,8 @@ Result<void> Link::step(Monotonic deadline) {
   }
   socket_->run_until(deadline);
   if (auto received = receive(); !received) return received;
-  if (socket_->closed()) {
-    const auto& closed = *socket_->closed();
-    return lose(fmt::format("closed with {} \"{}\"", closed.code, closed.reason));
-  }
+  if (const auto& closed = socket_->closed())
+    return lose(fmt::format("closed with {} \"{}\"", closed->code, closed->reason));
   const auto silence =
       welcome_ ? std::max(kSilenceMin, milliseconds(welcome_->ping_interval_ms) * kSilentPings)
                : kWelcomeWait;

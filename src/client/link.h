@@ -68,7 +68,7 @@ class Link {
   Backoff backoff_;
   std::unique_ptr<WebSocket> socket_;
   std::optional<WelcomeInfo> welcome_;
-  Monotonic welcome_due_{};
+  Monotonic welcome_due_;
   std::optional<milliseconds> drain_retry_;
   bool ever_connected_ = false;
   std::uint64_t reconnects_ = 0;

@@ -46,31 +46,32 @@ void put_copy(std::string& out, std::size_t distance, std::size_t length) {
 
 }  // namespace
 
-std::expected<std::string, LzfFault> lzf_decompress(std::string_view in, std::size_t raw_size) {
-  if (raw_size / kExpansionMax > in.size())
+std::expected<std::string, LzfFault> lzf_decompress(std::string_view compressed,
+                                                    std::size_t raw_size) {
+  if (raw_size / kExpansionMax > compressed.size())
     return std::unexpected(LzfFault{0, "so few bytes cannot hold so many"});
   std::string out(raw_size, '\0');
   std::size_t at = 0;
   std::size_t made = 0;
-  while (at < in.size()) {
+  while (at < compressed.size()) {
     const auto start = at;
     const auto bad = [start](std::string_view why) {
       return std::unexpected(LzfFault{start, why});
     };
-    const auto control = byte(in, at++);
+    const auto control = byte(compressed, at++);
     if (control < kLiteralsMax) {
       const std::size_t run = control + 1;
-      if (run > in.size() - at) return bad("literals past the end of the compressed bytes");
+      if (run > compressed.size() - at) return bad("literals past the end of the compressed bytes");
       if (run > raw_size - made) return bad("literals past the raw size");
-      std::memcpy(out.data() + made, in.data() + at, run);
+      std::memcpy(out.data() + made, compressed.data() + at, run);
       at += run;
       made += run;
       continue;
     }
     std::size_t length = (control >> 5U) + 2;
-    if (at + (length == 9 ? 2 : 1) > in.size()) return bad("a copy cut off by the end");
-    if (length == 9) length += byte(in, at++);
-    const std::size_t distance = ((control & 0x1FU) << 8U | byte(in, at++)) + 1;
+    if (at + (length == 9 ? 2 : 1) > compressed.size()) return bad("a copy cut off by the end");
+    if (length == 9) length += byte(compressed, at++);
+    const std::size_t distance = ((control & 0x1FU) << 8U | byte(compressed, at++)) + 1;
     if (distance > made) return bad("a copy from before the beginning");
     if (length > raw_size - made) return bad("a copy past the raw size");
     // Byte by byte, as a copy may reach into what it is writing.

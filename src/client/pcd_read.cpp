@@ -1,4 +1,5 @@
 #include "client/lzf.h"
+#include "simbridge/base/check.h"
 #include "simbridge/client/pcd.h"
 
 #include <fmt/core.h>
@@ -91,9 +92,8 @@ std::vector<std::string_view> words_of(std::string_view line) {
 template <typename Number>
 bool parse_number(std::string_view word, Number& number) {
   if (word.starts_with('+')) word.remove_prefix(1);
-  const auto* const end = word.data() + word.size();
-  const auto [stopped, error] = std::from_chars(word.data(), end, number);
-  if (stopped != end || word.empty()) return false;
+  const auto [stopped, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (stopped != word.data() + word.size() || word.empty()) return false;
   if constexpr (std::is_floating_point_v<Number>) {
     // Too small or too large for the type: the nearest it has, as C's strtod gives it.
     if (error == std::errc::result_out_of_range) {
@@ -390,6 +390,7 @@ Result<void> read_ascii(Header& header, std::string_view body) {
   // A value takes two characters at least ("0 "), so a short body cannot ask for much.
   std::uint64_t values = 0;
   for (const auto& field : cloud.fields) values += field.count;
+  SB_CHECK(values > 0, "a header without fields was refused");
   if (points > body.size() / values + 1)
     return at_line(
         header.data_line,

@@ -84,7 +84,7 @@ class Sender {
     std::uint64_t in_flight_bytes = 0;
     std::uint64_t window_bytes = 0;
     bool advertised = false;
-    Monotonic hold_until{};  // after a Reject that asks for a retry
+    Monotonic hold_until;  // after a Reject that asks for a retry
     milliseconds hold{0};
   };
 

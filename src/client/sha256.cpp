@@ -71,6 +71,8 @@ void mix_blocks(State& state, const char* data, std::size_t blocks) {
 }
 
 #if defined(__x86_64__)
+// NOLINTBEGIN(portability-simd-intrinsics): these instructions have no portable form; the portable
+// code stands above.
 __m128i load(const void* from) {
   return _mm_loadu_si128(static_cast<const __m128i*>(from));
 }
@@ -90,7 +92,7 @@ __attribute__((target("sha,sse4.1"))) void mix_blocks_native(State& state,
   for (; blocks > 0; --blocks, data += kBlock) {
     const __m128i abef_before = abef;
     const __m128i cdgh_before = cdgh;
-    __m128i w[4];
+    __m128i w[4]{};
     for (std::size_t i = 0; i < 4; ++i) w[i] = _mm_shuffle_epi8(load(data + 16 * i), swap);
     for (std::size_t four = 0; four < 16; ++four) {
       auto& now = w[four % 4];
@@ -117,6 +119,8 @@ __attribute__((target("sha,sse4.1"))) void mix_blocks_native(State& state,
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data()), dcba);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(state.data() + 4), hgfe);
 }
+
+// NOLINTEND(portability-simd-intrinsics)
 
 bool has_native() {
   unsigned eax = 0;

@@ -47,9 +47,8 @@ std::string_view take(std::string_view& line) {
 }
 
 bool to_number(std::string_view word, std::uint64_t& number) {
-  const auto* const end = word.data() + word.size();
-  const auto [stopped, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc{} && stopped == end;
+  const auto [stopped, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc{} && stopped == word.data() + word.size();
 }
 
 bool parse_line(std::string_view line, SendState& state) {

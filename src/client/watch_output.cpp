@@ -168,7 +168,7 @@ class TableOutput final : public WatchOutput {
   }
   void erase() {
     if (drawn_ > 0) fmt::print(console_.out, "\x1b[{}F\x1b[J", drawn_);
-    std::fflush(console_.out);
+    static_cast<void>(std::fflush(console_.out));  // write() tells of a reader that is gone
     drawn_ = 0;
   }
   [[nodiscard]] std::string line_of(const std::string& name, const Row& row) const {
@@ -214,7 +214,7 @@ class TableOutput final : public WatchOutput {
   const Console& console_;
   bool terminal_;
   std::map<std::string, Row, std::less<>> rows_;
-  Monotonic due_{};
+  Monotonic due_;
   std::ptrdiff_t drawn_ = 0;
   bool headed_ = false;
 };

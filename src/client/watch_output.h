@@ -63,7 +63,7 @@ class RateMeter {
   [[nodiscard]] std::int64_t bucket_number(Monotonic at) const;
 
   std::array<Bucket, kBuckets> buckets_{};
-  Monotonic first_{};
+  Monotonic first_;
   bool any_ = false;
 };
 

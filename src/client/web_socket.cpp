@@ -20,7 +20,7 @@ namespace {
 namespace net = boost::asio;
 namespace beast = boost::beast;
 namespace websocket = boost::beast::websocket;
-using tcp = net::ip::tcp;
+using Tcp = net::ip::tcp;
 
 // Beyond this, received messages wait in the kernel: a slow caller is a slow reader.
 constexpr std::size_t kInboxBytesMax = 4U << 20;
@@ -49,7 +49,7 @@ struct WebSocket::Impl {
   net::io_context io{1};
   // Keeps run_one_until waiting for the deadline where nothing is outstanding (paused, or closed).
   net::executor_work_guard<net::io_context::executor_type> work{io.get_executor()};
-  websocket::stream<tcp::socket, false> stream{io};
+  websocket::stream<Tcp::socket, false> stream{io};
   beast::flat_buffer buffer;
   std::deque<WebSocketMessage> inbox;
   std::size_t inbox_bytes = 0;
@@ -152,8 +152,8 @@ std::optional<ConnectFailure> WebSocket::Impl::connect(const Url& url,
     return run_until(deadline, [&] { return done; });
   };
 
-  tcp::resolver resolver{io};
-  tcp::resolver::results_type found;
+  Tcp::resolver resolver{io};
+  Tcp::resolver::results_type found;
   resolver.async_resolve(url.host, url.port, [&](const auto& error, auto results) {
     outcome = error;
     found = std::move(results);
@@ -180,7 +180,7 @@ std::optional<ConnectFailure> WebSocket::Impl::connect(const Url& url,
   }
   if (outcome) return unreachable(url, outcome.message());
   beast::error_code ignored;
-  socket.set_option(tcp::no_delay(true), ignored);
+  socket.set_option(Tcp::no_delay(true), ignored);
   return handshake(url, options, deadline);
 }
 
