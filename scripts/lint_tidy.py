@@ -125,7 +125,9 @@ def main():
             print(f"{kind}: {clean} clean ({known} of them unchanged), {len(bad)} with findings: {' '.join(bad)}")
             if unreached:
                 print(f"{kind}: {len(unreached)} not reached within the budget: {' '.join(unreached)}")
-            failed |= bool(bad)
+            # SIMBRIDGE_TIDY=report: findings of clang-tidy are told, and only the compiler's own decide.
+            told_only = kind == "clang-tidy" and os.environ.get("SIMBRIDGE_TIDY") == "report"
+            failed |= bool(bad) and not told_only
     if unknown:
         print(f"not part of the lint build, not judged: {' '.join(unknown)}")
     return 1 if failed else 0
