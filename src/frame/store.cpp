@@ -80,6 +80,7 @@ std::shared_ptr<FrameRing> FrameStore::add_ring(bool latched, bool derived) {
   state->depth.store(impl_->depth, std::memory_order_relaxed);
   state->latched.store(latched, std::memory_order_relaxed);
   state->place_in_store = impl_->rings.size();
+  impl_->largest.choices_left = 0;
   impl_->rings.push_back(std::shared_ptr<FrameRing>(new FrameRing(std::move(state))));
   return impl_->rings.back();
 }
@@ -101,6 +102,7 @@ void FrameStore::remove_ring(const std::shared_ptr<FrameRing>& ring) {
     rings[place] = rings.back();
     rings[place]->state_->place_in_store = place;
     rings.pop_back();
+    impl_->largest.choices_left = 0;
   }
   Evicted evicted;
   while (state.evict_one(RingState::kNobody, EvictReason::kEvicted, nullptr, evicted)) {

@@ -12,6 +12,8 @@ namespace {
 /// What one block costs beside its frame is bounded by this much of the budget and a little more.
 constexpr std::uint64_t kBudgetPerBlock = 1ULL << 10;
 constexpr std::uint64_t kBlocksAlways = 64ULL << 10;
+/// How many choices the list of the largest rings serves: so much may others have grown meanwhile.
+constexpr unsigned kChoicesPerList = 64;
 /// How many frames go when blocks, not bytes, are short.
 constexpr unsigned kFramesForBlocks = 64;
 
@@ -120,17 +122,61 @@ bool FrameStore::Impl::evict_for_blocks() {
 
 // ---- bytes
 
-bool FrameStore::Impl::evict_step(Need need, Tier last, EvictReason reason, Evicted& evicted) {
-  RingState* victim = nullptr;
-  Candidate best;
+void FrameStore::Impl::Victim::consider(RingState& other, Need need, Tier last) {
+  // Nobody goes before a larger ring of the first tier: most rings need no closer look.
+  if (best.tier == Tier::kHistory &&
+      static_cast<double>(other.account->charged_units() * kUnitBytes) < best.charged_per_share)
+    return;
+  const Candidate theirs = candidate(other.view(), need);
+  if (theirs.tier > last || !gives_before(theirs, best)) return;
+  best = theirs;
+  ring = &other;
+}
+
+void FrameStore::Impl::list_largest() {
+  const auto larger = [](const RingState* a, const RingState* b) {
+    return a->account->charged_units() > b->account->charged_units();
+  };
+  largest = {.choices_left = kChoicesPerList};
+  const auto begin = largest.rings.begin();
   for (const auto& ring : rings) {
-    const Candidate other = candidate(ring->state_->view(), need);
-    if (other.tier > last || !gives_before(other, best)) continue;
-    best = other;
-    victim = ring->state_.get();
+    RingState* state = ring->state_.get();
+    if (largest.count < largest.rings.size()) {
+      largest.rings[largest.count++] = state;
+      std::push_heap(begin, begin + static_cast<std::ptrdiff_t>(largest.count), larger);
+      continue;
+    }
+    // The smallest of the list is at its front. Charges move meanwhile: the heap may be a little
+    // out of order, which costs accuracy and nothing else.
+    const bool enters = larger(state, largest.rings.front());
+    const RingState* left_out = enters ? largest.rings.front() : state;
+    largest.below = std::max(largest.below, left_out->account->charged_units());
+    if (!enters) continue;
+    std::pop_heap(begin, largest.rings.end(), larger);
+    largest.rings.back() = state;
+    std::push_heap(begin, largest.rings.end(), larger);
   }
-  if (victim == nullptr) return false;
-  evicted += victim->give(best.tier, reason);
+}
+
+FrameStore::Impl::Victim FrameStore::Impl::choose_victim(Need need, Tier last) {
+  if (largest.choices_left == 0) list_largest();
+  --largest.choices_left;
+  Victim victim;
+  for (std::size_t i = 0; i < largest.count; ++i) victim.consider(*largest.rings[i], need, last);
+  const bool all_seen = largest.count == rings.size();
+  if (all_seen ||
+      (victim.best.tier == Tier::kHistory &&
+       victim.best.charged_per_share >= static_cast<double>(largest.below * kUnitBytes)))
+    return victim;
+  largest.choices_left = 0;
+  for (const auto& ring : rings) victim.consider(*ring->state_, need, last);
+  return victim;
+}
+
+bool FrameStore::Impl::evict_step(Need need, Tier last, EvictReason reason, Evicted& evicted) {
+  const Victim victim = choose_victim(need, last);
+  if (victim.ring == nullptr) return false;
+  evicted += victim.ring->give(victim.best.tier, reason);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "simbridge/frame/ring.h"
 #include "simbridge/frame/store.h"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -84,6 +85,15 @@ struct FrameStore::Impl {
   bool evict_step(Need need, Tier last, EvictReason reason, Evicted& evicted) SB_REQUIRES(eviction);
   bool evict_for_blocks() SB_EXCLUDES(eviction);
 
+  struct Victim {
+    RingState* ring = nullptr;
+    Candidate best;
+    /// Looks at one more ring.
+    void consider(RingState& other, Need need, Tier last);
+  };
+  Victim choose_victim(Need need, Tier last) SB_REQUIRES(eviction);
+  void list_largest() SB_REQUIRES(eviction);
+
   /// In the slab that takes the first frames of small channels.
   std::optional<Place> shared_place(std::uint64_t bytes, Tier last);
 
@@ -119,6 +129,16 @@ struct FrameStore::Impl {
   std::vector<std::shared_ptr<FrameRing>> rings SB_GUARDED_BY(eviction);
   std::uint64_t next_ring SB_GUARDED_BY(eviction) = 1;
   std::uint32_t depth SB_GUARDED_BY(eviction);
+
+  /// The rings with the largest charges, as of a few choices ago: with ten thousand rings, looking
+  /// at all of them for every slab would cost more than the frames. Empty = to be made anew.
+  struct Largest {
+    std::array<RingState*, 64> rings{};
+    std::size_t count = 0;
+    std::uint64_t below = 0;  // no ring that is left out had more units than this
+    unsigned choices_left = 0;
+  };
+  Largest largest SB_GUARDED_BY(eviction);
 };
 
 }  // namespace simbridge::frame
