@@ -24,7 +24,8 @@ struct IoPool::Impl {
   explicit Impl(metrics::Gauge& shown)
       : gauge(shown), work(boost::asio::make_work_guard(context)) {}
 
-  void run() noexcept {
+  // A handler that throws is a defect, and ends the process here.
+  void run() noexcept {  // NOLINT(bugprone-exception-escape): on purpose
     pthread_setname_np(pthread_self(), "sb-io");
     while (context.run_one() != 0) {
       // relaxed: only a hint whether to look at the numbers below the lock. A shrink posts one

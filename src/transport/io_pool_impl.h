@@ -3,7 +3,7 @@
 #include "simbridge/transport/io_pool.h"
 
 namespace boost::asio {
-class io_context;
+class io_context;  // NOLINT(readability-identifier-naming): Asio's name
 }
 
 namespace simbridge::transport {

@@ -227,8 +227,8 @@ Event Reader::next(std::span<std::byte>& input) {
 }
 
 Event Reader::direct(std::span<std::byte> bytes) {
-  SB_CHECK(state_ == State::kPayload && !bytes.empty() && bytes.size() <= left_,
-           "bytes read directly belong to the payload of the current frame");
+  const bool fits = state_ == State::kPayload && !bytes.empty() && bytes.size() <= left_;
+  SB_CHECK(fits, "bytes read directly belong to the payload of the current frame");
   return take_payload(bytes);
 }
 

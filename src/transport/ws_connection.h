@@ -12,7 +12,7 @@
 #include <span>
 
 namespace boost::asio {
-class io_context;
+class io_context;  // NOLINT(readability-identifier-naming): Asio's name
 }
 
 namespace simbridge::transport::ws {

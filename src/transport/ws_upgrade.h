@@ -24,9 +24,9 @@ struct UpgradeRules {
 /// What a request that does not become a WebSocket is told. Always with Connection: close.
 struct HttpRefusal {
   unsigned status = 400;
-  std::string text;                                // a sentence, sent as the body
-  std::optional<std::string> field{};              // one more header field, without its end of line
-  std::optional<metrics::HandshakeCause> cause{};  // none: refused by the hub, which counts itself
+  std::string text;                              // a sentence, sent as the body
+  std::optional<std::string> field;              // one more header field, without its end of line
+  std::optional<metrics::HandshakeCause> cause;  // none: refused by the hub, which counts itself
 };
 
 [[nodiscard]] std::string http_response(const HttpRefusal& refusal);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace simbridge::test;  // NOLINT(google-build-using-namespace): one function
   if (size < 3) return 0;

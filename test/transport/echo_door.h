@@ -103,10 +103,10 @@ class EchoDoor final : public transport::ws::Door {
     return {.path = {}, .subprotocol = {}};
   }
   std::expected<Place, session::Refusal> admit() override {
-    return Place([this](session::PeerInfo /*info*/,
+    return Place([this](const session::PeerInfo& /*info*/,
                         session::Peer& peer,
                         std::move_only_function<void() const> /*waker*/,
-                        StrandRole /*role*/) {
+                        const StrandRole& /*role*/) {
       auto session = std::make_shared<EchoSession>(peer, max_message_bytes_);
       auto* text = session.get();
       return transport::ws::Opened{.session = std::move(session), .text = text};
