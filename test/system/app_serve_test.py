@@ -332,7 +332,11 @@ class Logs(unittest.TestCase):
 
     def test_lines_are_counted_by_level(self):
         with Bridge() as bridge:
-            self.assertEqual(bridge.metric('simbridge_app_log_lines_total{level="info"}'), 1)
+            # The ports are printed before the line about them is logged.
+            told, end = 'simbridge_app_log_lines_total{level="info"}', time.monotonic() + PATIENCE
+            while bridge.metric(told) < 1 and time.monotonic() < end:
+                pass
+            self.assertEqual(bridge.metric(told), 1)
             self.assertEqual(bridge.metric('simbridge_app_log_lines_total{level="error"}'), 0)
 
 
