@@ -161,6 +161,49 @@ TEST_CASE("every frame is got or counted as lost, whoever evicts and resizes mea
   CHECK(stats.evicted_frames + stats.shrunk_frames == ring->tail() + other->tail());
 }
 
+TEST_CASE("a full ring: the producer and evictors reach for the same slot",
+          "[frame][ring][stress]") {
+  SystemClock clock;
+  auto store = test::make_store({.budget = 16_MiB, .warm_reserve = 0_B, .depth = 4096}, clock);
+  auto ring = store->add_ring(false);
+  std::atomic<bool> done{false};
+  std::vector<std::thread> evictors;
+  for (std::uint32_t t = 0; t < 2; ++t) {
+    evictors.emplace_back([&, t] {
+      while (!done) {
+        // The frame that goes stands in the slot that the producer is about to use.
+        ring->set_depth(frame::kRingCapacity - 1 - t);
+        ring->set_depth(frame::kRingCapacity);
+      }
+    });
+  }
+  Reader reader;
+  std::thread consumer([&] {
+    std::vector<frame::LostRun> runs;
+    for (;;) {
+      const bool last_round = done;
+      reader.cursor = std::max(reader.cursor, ring->tail());  // where the three meet
+      if (!reader.step(*ring, runs) && last_round) break;
+    }
+  });
+  frame::IngestAccount account;
+  {
+    auto right = ring->attach(1);
+    for (std::uint64_t s = 1; s <= 2 * kFrames;) {
+      if (test::publish(right, account, s, 16, 8)) ++s;
+    }
+  }
+  done = true;
+  for (auto& thread : evictors) thread.join();
+  consumer.join();
+  CHECK(reader.wrong.empty());
+  CHECK(store->stats().evicted_frames == ring->tail());
+  CHECK(store->stats().pinned == 0_B);
+  store->remove_ring(ring);
+  CHECK(store->stats().evicted_frames == 2 * kFrames);
+  CHECK(store->stats().charged <= 64_KiB);  // the shared slab, if it is open still
+}
+
 TEST_CASE("producers that take a ring from each other publish densely, each frame once",
           "[frame][ring][stress]") {
   const auto seed = test::seed();
