@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <string>
+#include <system_error>
 
 namespace simbridge::frame {
 namespace {
@@ -30,6 +31,10 @@ constexpr std::uint32_t kBatchUnits = (16ULL << 20) / kUnitBytes;
 constexpr std::uint64_t kSmallestArena = 64ULL << 20;
 /// The first unit of a slab has 28 bits in a ring's open-slab word.
 constexpr std::uint64_t kLargestArena = kUnitBytes << 28U;
+
+std::string reason(int error) {
+  return std::system_category().message(error);
+}
 
 constexpr std::uint32_t low_bits(std::uint32_t count) {
   return count >= 32 ? kAllUnits : (1U << count) - 1;
@@ -124,8 +129,7 @@ Result<std::unique_ptr<FrameArena>> FrameArena::create(const ArenaOptions& optio
 
   const int fd = ::memfd_create("simbridge-arena", MFD_CLOEXEC);
   if (fd < 0)
-    return fail(ErrorCode::kSystem,
-                fmt::format("frame memory: memfd_create: {}", std::strerror(errno)));
+    return fail(ErrorCode::kSystem, fmt::format("frame memory: memfd_create: {}", reason(errno)));
   std::byte* base = nullptr;
   for (;; size = std::max(size / 2 / kExtentBytes * kExtentBytes, kSmallestArena)) {
     if (::ftruncate(fd, static_cast<off_t>(size)) == 0) base = map_aligned(fd, size);
@@ -137,7 +141,7 @@ Result<std::unique_ptr<FrameArena>> FrameArena::create(const ArenaOptions& optio
                   fmt::format("frame memory: the kernel refuses a sparse mapping of {} MiB: {}; "
                               "raise the limits on address space and file size",
                               size >> 20U,
-                              std::strerror(error)));
+                              reason(error)));
     }
   }
   // Both are wishes: without them the arena works, slower or with bigger core files.
@@ -394,7 +398,7 @@ FrameArena::Shed FrameArena::shed(std::uint32_t at_most, std::optional<std::uint
     if (gone[i])
       returned += range.units;
     else
-      log(LogLevel::kError, "frame_punch", "frame memory: fallocate: {}", std::strerror(errno));
+      log(LogLevel::kError, "frame_punch", "frame memory: fallocate: {}", reason(errno));
   }
   const MutexLock lock(mutex_);
   for (std::size_t i = 0; i < ranges.count; ++i) mark_free(ranges.items[i], !gone[i]);
@@ -479,7 +483,7 @@ void FrameArena::populate_one() {
                          static_cast<off_t>(range.units * kUnitBytes));
   }
   if (result != 0)
-    log(LogLevel::kWarning, "frame_populate", "frame memory: populate: {}", std::strerror(errno));
+    log(LogLevel::kWarning, "frame_populate", "frame memory: populate: {}", reason(errno));
   const MutexLock lock(mutex_);
   mark_free(range, true);  // on failure some of it may have memory all the same
   in_flight_ -= range.units;

@@ -26,7 +26,7 @@ inline constexpr std::uint32_t kUnitsPerExtent = kExtentBytes / kUnitBytes;
 static_assert(kUnitsPerExtent == 32, "an extent's units are the bits of one 32-bit word");
 
 struct ArenaOptions {
-  Bytes address_space{};
+  Bytes address_space;
   milliseconds idle_return{};
 };
 
@@ -99,11 +99,11 @@ class FrameArena {
   void mark_used(Range range, bool to_be_written) SB_REQUIRES(mutex_);
   /// with_memory: whether the freed units have memory still.
   void mark_free(Range range, bool with_memory) SB_REQUIRES(mutex_);
-  void classify(std::uint32_t extent) SB_REQUIRES(mutex_);
+  void classify(std::uint32_t index) SB_REQUIRES(mutex_);
   /// Takes free units with memory out of circulation, the highest first, about so many.
   void collect_idle(std::uint32_t at_most, std::optional<std::uint32_t> min_age_ms, Ranges& out)
       SB_REQUIRES(mutex_);
-  void collect_from(std::uint32_t extent, Ranges& out) SB_REQUIRES(mutex_);
+  void collect_from(std::uint32_t index, Ranges& out) SB_REQUIRES(mutex_);
   struct Shed {
     std::uint32_t collected = 0;
     std::uint32_t returned = 0;  // units; fewer where the kernel refused

@@ -83,7 +83,7 @@ std::size_t BlockPool::take(std::span<std::uint32_t> out) {
   std::size_t taken = 0;
   while (taken < out.size()) {
     if (free_ == kNoBlock) collect();
-    if (free_ == kNoBlock && !(taken == 0 && revive())) break;
+    if (free_ == kNoBlock && (taken > 0 || !revive())) break;
     out[taken++] = free_;
     free_ = at(free_).next_free;
   }

@@ -14,8 +14,9 @@ void drop_ring(Block& block, std::uint32_t own, BlockCache* recycle) {
   const std::uint64_t amount = kRingReference + own;
   // acq_rel: as in drop_reader().
   const std::uint64_t before = block.state.fetch_sub(amount, std::memory_order_acq_rel);
-  SB_CHECK((before & kRingReference) != 0 && (before & kReferenceMask) >= amount,
-           "the ring's reference is given up once");
+  SB_CHECK((before & kRingReference) != 0, "the ring's reference is given up once");
+  SB_CHECK((before & kReferenceMask) >= amount,
+           "nobody gives up a reference that he does not have");
   if ((before & kReferenceMask) == amount) {
     store.free_block(block, recycle);
   } else {

@@ -54,6 +54,8 @@ inline constexpr std::uint64_t kLargestShared = 8ULL << 10;
 /// came free may go.
 void drop_ring(Block& block, std::uint32_t own, BlockCache* recycle);
 
+// The order of the members keeps what different threads write on different cache lines.
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): the padding is the purpose
 struct RingState {
   static constexpr std::uint64_t kMask = kRingCapacity - 1;
   static_assert((kRingCapacity & kMask) == 0, "positions wrap by a mask");

@@ -36,7 +36,8 @@ bool Share::take(std::uint64_t bytes, std::uint64_t limit, bool first_is_free) {
   // seq_cst: see give().
   std::uint64_t now = held_.load(std::memory_order_seq_cst);
   do {
-    if (now + bytes > limit && !(first_is_free && now == 0)) return false;
+    const bool first = first_is_free && now == 0;
+    if (now + bytes > limit && !first) return false;
   } while (!held_.compare_exchange_weak(
       now, now + bytes, std::memory_order_seq_cst, std::memory_order_seq_cst));
   return true;
@@ -113,10 +114,10 @@ void FrameStore::remove_ring(const std::shared_ptr<FrameRing>& ring) {
 
 // ---- budgets
 
-ShrinkReport FrameStore::set_budget(Bytes bytes) {
+ShrinkReport FrameStore::set_budget(Bytes budget) {
   Impl& impl = *impl_;
   const MutexLock one_at_a_time(impl.resizing);
-  impl.set_budget(bytes);
+  impl.set_budget(budget);
   Evicted evicted;
   {
     const MutexLock lock(impl.eviction);

@@ -138,7 +138,7 @@ void FrameStore::Impl::list_largest() {
     return a->account->charged_units() > b->account->charged_units();
   };
   largest = {.choices_left = kChoicesPerList};
-  const auto begin = largest.rings.begin();
+  auto* const begin = largest.rings.begin();
   for (const auto& ring : rings) {
     RingState* state = ring->state_.get();
     if (largest.count < largest.rings.size()) {

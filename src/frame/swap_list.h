@@ -35,7 +35,6 @@ class SwapList {
     // relaxed: the owner is being destroyed, nobody visits any more.
     SB_CHECK(readers_.load(std::memory_order_relaxed) == 0,
              "nobody walks a list that is destroyed");
-    delete items_.load(std::memory_order_relaxed);
   }
 
   /// Any thread. Calls look(item) for each; the list stays as it is meanwhile.
@@ -56,36 +55,36 @@ class SwapList {
   }
 
   void add(std::shared_ptr<T> item) {
-    auto next = copy();
-    next->push_back(std::move(item));
+    Items next = copy();
+    next.push_back(std::move(item));
     swap(std::move(next));
   }
   void remove(const T* item) {
-    auto next = copy();
-    std::erase_if(*next, [item](const auto& other) { return other.get() == item; });
+    Items next = copy();
+    std::erase_if(next, [item](const auto& other) { return other.get() == item; });
     swap(std::move(next));
   }
   void set_only(std::shared_ptr<T> item) {
-    auto next = std::make_unique<Items>();
-    if (item != nullptr) next->push_back(std::move(item));
+    Items next;
+    if (item != nullptr) next.push_back(std::move(item));
     swap(std::move(next));
   }
 
  private:
-  std::unique_ptr<Items> copy() const {
-    // relaxed: changes are serialised by the owner's lock.
-    const Items* now = items_.load(std::memory_order_relaxed);
-    return now == nullptr ? std::make_unique<Items>() : std::make_unique<Items>(*now);
-  }
-  void swap(std::unique_ptr<Items> next) {
-    const Items* fresh = next->empty() ? nullptr : next.release();
-    if (const Items* old = items_.exchange(fresh, std::memory_order_seq_cst))
-      retired_.emplace_back(old);
+  [[nodiscard]] Items copy() const { return current_ == nullptr ? Items() : *current_; }
+  void swap(Items items) {
+    std::unique_ptr<const Items> next;
+    if (!items.empty()) next = std::make_unique<const Items>(std::move(items));
+    items_.exchange(next.get(), std::memory_order_seq_cst);  // partner: the load in visit()
+    if (current_ != nullptr) retired_.push_back(std::move(current_));
+    current_ = std::move(next);
+    // partner: readers_ in visit(); see above.
     if (readers_.load(std::memory_order_seq_cst) == 0) retired_.clear();
   }
 
   std::atomic<const Items*> items_{nullptr};  // null when empty: publishing to nobody costs nothing
   mutable std::atomic<std::uint32_t> readers_{0};
+  std::unique_ptr<const Items> current_;  // what items_ points to
   std::vector<std::unique_ptr<const Items>> retired_;
 };
 
