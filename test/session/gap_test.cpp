@@ -12,13 +12,13 @@ namespace {
 /// A sensor on channel "a", and a consumer that does not read.
 struct Bench {
   explicit Bench(const std::function<void(v1::Subscribe&)>& more = [](v1::Subscribe&) {}) {
+    consumer.observe = [this](const v1::ServerMessage& message) {
+      ledger.on(message);
+    };
     sensor.advertise(1, "a");
     consumer.subscribe(1, "a", more);
     consumer.received.clear();
     consumer.reading = false;
-    consumer.observe = [this](const v1::ServerMessage& message) {
-      ledger.on(message);
-    };
   }
   void send(std::uint64_t first, std::uint64_t last, std::size_t bytes = 100) {
     for (; first <= last; ++first) sensor.frame(1, first, bytes);

@@ -1,11 +1,13 @@
 #pragma once
 // What: what one consumer was told of one (subscription, channel): frames and gaps, checked against
-// the rules that hold for all of them: in order, nothing twice, nothing unexplained, no overlap.
+// the rules that hold for all of them: in order, nothing twice, nothing unexplained, no overlap,
+// nothing before it was announced (where epochs rise).
 // Owner: a test.   Threads: a value of one thread.
 #include "session/fake_peer.h"
 
 #include "simbridge/v1/bridge.pb.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -90,7 +92,14 @@ class Ledger {
       v1::ServerMessage made;
       if (!made.mutable_frame()->ParseFromString(parts)) wrong = "parts make no frame";
       on(made);
+    } else if (message.has_channels()) {
+      for (const auto& info : message.channels().channel()) {
+        auto& newest = announced[info.id()];
+        newest = std::max(newest, info.epoch());
+      }
     } else if (message.has_frame()) {
+      if (announced[message.frame().channel()] < message.frame().epoch())
+        wrong = "an epoch is announced before its frames";
       const auto& data = message.frame().opaque().data();
       if (data != pattern_bytes(message.frame().sequence(), data.size()))
         wrong = "what arrives is what was sent";
@@ -137,7 +146,8 @@ class Ledger {
   std::map<std::pair<std::uint32_t, std::uint32_t>, Told> told;
   std::set<std::uint32_t> ended, skipping;
   std::string wrong;
-  std::string parts;  // of the frame that is coming
+  std::map<std::uint32_t, std::uint64_t> announced;  // the newest epoch of a channel
+  std::string parts;                                 // of the frame that is coming
 
  private:
   void check_live(std::uint32_t subscription) {

@@ -256,12 +256,13 @@ class World {
 
   void connect_consumer(Consumer& consumer) {
     if (consumer.peer) return;
-    consumer.peer =
-        std::make_unique<FakePeer>(bridge_, true, std::string(), one_of(3) == 0 ? 5'000 : 0);
+    consumer.peer = std::make_unique<FakePeer>(bridge_, false);
     consumer.ledger = std::make_unique<Ledger>();
     consumer.peer->observe = [ledger = consumer.ledger.get()](const auto& message) {
       ledger->on(message);
     };
+    consumer.peer->send(hello_message({}, one_of(3) == 0 ? 5'000 : 0));
+    consumer.peer->pump();
   }
 
   void subscribe(Consumer& consumer) {

@@ -350,8 +350,8 @@ TEST_CASE("a reservation that fills slower than 64 KiB/s over 5 s is taken back"
     bench.sensor.begin(bytes.size());
     std::size_t at = 0;
     for (int i = 0; i < 5; ++i) {
-      bench.sensor.chunk(std::string_view(bytes).substr(at, 60'000));
-      at += 60'000;
+      bench.sensor.chunk(std::string_view(bytes).substr(at, 65'500));
+      at += 65'500;
       CHECK(bench.bridge.store->stats().ingest_held.count > 0);
       bench.sensor.tick(milliseconds(1000));
     }
@@ -366,9 +366,9 @@ TEST_CASE("a reservation that fills slower than 64 KiB/s over 5 s is taken back"
   }
   SECTION("just fast enough") {
     bench.sensor.begin(bytes.size());
-    for (std::size_t at = 0; at < bytes.size(); at += 70'000) {
-      bench.sensor.chunk(std::string_view(bytes).substr(at, 70'000));
-      bench.sensor.tick(milliseconds(1000));
+    for (std::size_t at = 0; at < bytes.size(); at += 65'700) {
+      if (at > 0) bench.sensor.tick(milliseconds(1000));
+      bench.sensor.chunk(std::string_view(bytes).substr(at, 65'700));
     }
     bench.sensor.session().end_message();
     CHECK(bench.sensor.rejects().empty());

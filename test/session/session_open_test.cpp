@@ -182,6 +182,40 @@ TEST_CASE("a channel, a new epoch and a new schema are announced before a frame 
   bridge.check_books();
 }
 
+TEST_CASE("an announcement that does not fit into a write holds back the frames that need it",
+          "[session][open]") {
+  TestBridge bridge;
+  FakePeer sensor(bridge);
+  FakePeer consumer(bridge);
+  sensor.advertise(1, "a", 7);
+  consumer.subscribe(1, "a");
+  consumer.received.clear();
+  const auto advertise = [&](std::uint32_t number, const std::string& name, std::size_t schema) {
+    v1::ClientMessage message;
+    auto* channel = message.mutable_advertise();
+    channel->set_channel(number);
+    channel->set_name(name);
+    channel->set_epoch(8);
+    channel->set_schema_data(std::string(schema, 's'));
+    sensor.send(message);
+  };
+  advertise(2, "b", 64'900);  // one list, which leaves a few hundred bytes of a write
+  advertise(3, "c", 65'600);
+  advertise(1, "a", 900);
+  sensor.send(opaque_frame(1, 1, "x"));
+  consumer.pump();
+  bool announced = false;
+  bool framed = false;
+  for (const auto& message : consumer.received) {
+    for (const auto& info : message.channels().channel())
+      announced = announced || (info.name() == "a" && info.epoch() == 8);
+    if (!message.has_frame()) continue;
+    framed = true;
+    CHECK(announced);
+  }
+  CHECK(framed);
+}
+
 TEST_CASE("sixteen messages in a row that do not parse end the session, fifteen do not",
           "[session][open]") {
   TestBridge bridge;
