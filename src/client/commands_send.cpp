@@ -151,7 +151,8 @@ std::optional<Exit> SendCommand::load() {
       say(console_, "simbridge send: --state: {}", loaded.error().detail);
       return Exit::kConfiguration;
     }
-    if (*loaded) state_ = std::move(**loaded);
+    auto& kept = *loaded;
+    if (kept) state_ = std::move(*kept);
   }
   if (state_.peer_key.empty()) state_.peer_key = new_peer_key();
   for (const auto& stream : streams_) {

@@ -26,11 +26,11 @@ struct Peer::Impl {
   std::deque<MessagePtr> set_aside;  // by await(), still to be given by next()
   WelcomeInfo welcome;
 
-  Result<WebSocketMessage> receive(Monotonic deadline);
-  Result<MessagePtr> parse(Monotonic deadline);
+  [[nodiscard]] Result<WebSocketMessage> receive(Monotonic deadline) const;
+  [[nodiscard]] Result<MessagePtr> parse(Monotonic deadline) const;
 };
 
-Result<WebSocketMessage> Peer::Impl::receive(Monotonic deadline) {
+Result<WebSocketMessage> Peer::Impl::receive(Monotonic deadline) const {
   while (true) {
     if (auto message = socket->take()) return std::move(*message);
     if (const auto& closed = socket->closed()) {
@@ -41,7 +41,7 @@ Result<WebSocketMessage> Peer::Impl::receive(Monotonic deadline) {
   }
 }
 
-Result<MessagePtr> Peer::Impl::parse(Monotonic deadline) {
+Result<MessagePtr> Peer::Impl::parse(Monotonic deadline) const {
   const auto bytes = receive(deadline);
   if (!bytes) return std::unexpected(bytes.error());
   auto message = std::make_unique<v1::ServerMessage>();
@@ -204,16 +204,16 @@ void Peer::idle(milliseconds time) {
 
 std::optional<PeerClosed> Peer::wait_closed(milliseconds timeout) {
   const auto deadline = after(timeout);
-  auto& socket = *impl_->socket;
-  // What still comes is parsed and set aside, so that a full inbox never hides the close.
-  while (!socket.closed()) {
+  while (true) {
+    if (const auto& closed = impl_->socket->closed())
+      return PeerClosed{.code = closed->code, .reason = closed->reason};
+    // What still comes is parsed and set aside, so that a full inbox never hides the close.
     if (auto message = impl_->parse(deadline)) {
       impl_->set_aside.push_back(std::move(*message));
     } else if (message.error().code == ErrorCode::kTimeout) {
       return std::nullopt;
     }
   }
-  return PeerClosed{.code = socket.closed()->code, .reason = socket.closed()->reason};
 }
 
 void Peer::goodbye(std::string_view reason) {

@@ -86,16 +86,21 @@ void Sender::pump() {
 }
 
 void Sender::pump(Channel& channel) {
-  while (channel.in_flight < channel.pending.size()) {
-    auto& next = channel.pending[channel.in_flight];
-    if (!may_send(channel, next.frame.data_bytes())) return;
-    send_encoded(*link_.socket(), next.frame, link_.welcome()->max_message_bytes, transfer_);
-    ++(next.sent ? counters_.retransmitted : counters_.sent);
-    if (!next.sent) counters_.sent_bytes += next.frame.data_bytes();
-    next.sent = true;
-    ++channel.in_flight;
-    channel.in_flight_bytes += next.frame.data_bytes();
-  }
+  const auto& welcome = link_.welcome();
+  if (!welcome) return;
+  while (channel.in_flight < channel.pending.size() &&
+         may_send(channel, channel.pending[channel.in_flight].frame.data_bytes()))
+    transmit(channel, welcome->max_message_bytes);
+}
+
+void Sender::transmit(Channel& channel, std::uint64_t max_message_bytes) {
+  auto& next = channel.pending[channel.in_flight];
+  send_encoded(*link_.socket(), next.frame, max_message_bytes, transfer_);
+  ++(next.sent ? counters_.retransmitted : counters_.sent);
+  if (!next.sent) counters_.sent_bytes += next.frame.data_bytes();
+  next.sent = true;
+  ++channel.in_flight;
+  channel.in_flight_bytes += next.frame.data_bytes();
 }
 
 Monotonic Sender::next_deadline(Monotonic deadline) const {

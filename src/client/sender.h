@@ -91,6 +91,7 @@ class Sender {
   void forget_connection();
   void pump();
   void pump(Channel& channel);
+  void transmit(Channel& channel, std::uint64_t max_message_bytes);
   [[nodiscard]] bool may_send(const Channel& channel, std::uint64_t data_bytes) const;
   [[nodiscard]] Monotonic next_deadline(Monotonic deadline) const;
   Result<void> handle(const v1::ServerMessage& message);

@@ -10,9 +10,9 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 
 namespace simbridge::client {
 namespace {
@@ -67,7 +67,8 @@ bool parse_line(std::string_view line, SendState& state) {
 }
 
 std::unexpected<Error> system_error(std::string_view what, const std::string& path) {
-  return fail(ErrorCode::kSystem, fmt::format("{} {}: {}", what, path, std::strerror(errno)));
+  return fail(ErrorCode::kSystem,
+              fmt::format("{} {}: {}", what, path, std::generic_category().message(errno)));
 }
 
 bool write_all(int descriptor, std::string_view text) {

@@ -7,8 +7,8 @@ namespace simbridge::client {
 namespace {
 
 // Written by the handler, read by the command's loop; the only state that a handler may touch.
-volatile std::sig_atomic_t g_asked =
-    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): a handler has no other place
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): a handler has no other place
+volatile std::sig_atomic_t g_asked = 0;
 
 void on_signal(int number) {
   g_asked = 1;

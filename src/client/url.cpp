@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace simbridge::client {
@@ -14,10 +15,8 @@ bool is_port(std::string_view text) {
 }
 
 bool has_space_or_control(std::string_view text) {
-  for (const char c : text) {
-    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      text, [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
 }
 
 }  // namespace

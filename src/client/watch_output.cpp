@@ -206,7 +206,7 @@ class TableOutput final : public WatchOutput {
     for (const auto& [name, row] : rows_) text += line_of(name, row);
     return write(text);
   }
-  bool write(const std::string& text) {
+  [[nodiscard]] bool write(const std::string& text) const {
     return std::fwrite(text.data(), 1, text.size(), console_.out) == text.size() &&
            std::fflush(console_.out) == 0;
   }

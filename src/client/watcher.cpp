@@ -161,9 +161,10 @@ void Watcher::on_frame(const v1::Frame& frame) {
 void Watcher::on_part(const v1::ServerMessage& message) {
   auto whole = parts_.add(message.part());
   if (!whole) return status("ERROR", "part", whole.error().detail);
-  if (!*whole) return;
+  const auto& bytes = *whole;
+  if (!bytes) return;
   v1::Frame frame;
-  if (!frame.ParseFromString(**whole)) return status("ERROR", "part", "the parts make no frame");
+  if (!frame.ParseFromString(*bytes)) return status("ERROR", "part", "the parts make no frame");
   on_frame(frame);
 }
 

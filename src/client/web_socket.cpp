@@ -215,7 +215,7 @@ std::optional<ConnectFailure> WebSocket::Impl::handshake(const Url& url,
   }
   if (outcome == websocket::error::upgrade_declined) {
     ConnectFailure failure;
-    failure.http_status = response.result_int();
+    failure.http_status = static_cast<int>(response.result_int());
     const std::string_view reason(response.reason().data(), response.reason().size());
     failure.error = {
         .code = ErrorCode::kRefused,

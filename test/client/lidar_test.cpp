@@ -2,10 +2,9 @@
 
 #include <catch2/catch.hpp>
 
-#include <time.h>
-
 #include <cmath>
 #include <cstring>
+#include <ctime>
 
 namespace simbridge::client {
 namespace {
@@ -25,7 +24,7 @@ Point point_of(const PointCloudData& cloud, std::size_t index) {
 
 double cpu_seconds() {
   timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  REQUIRE(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
 }
 
