@@ -12,6 +12,8 @@ std::uint64_t simbridge::test::allocations() {
   return 0;
 }
 #else
+// NOLINTBEGIN(cppcoreguidelines-no-malloc, cppcoreguidelines-avoid-non-const-global-variables):
+// this is the memory manager.
 namespace {
 std::atomic<std::uint64_t> count{0};
 void* counted(std::size_t size) {
@@ -43,4 +45,5 @@ void operator delete(void* memory, std::size_t) noexcept {
 void operator delete[](void* memory, std::size_t) noexcept {
   std::free(memory);
 }
+// NOLINTEND(cppcoreguidelines-no-malloc, cppcoreguidelines-avoid-non-const-global-variables)
 #endif

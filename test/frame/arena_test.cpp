@@ -14,8 +14,8 @@
 #include <map>
 #include <random>
 
-using namespace simbridge;
-using namespace simbridge::literals;
+using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
+using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::kUnitBytes;
 
 namespace {
@@ -31,6 +31,11 @@ struct Fixture {
         {.address_space = size, .idle_return = milliseconds{1000}}, budget, clock);
     REQUIRE(made);
     arena = std::move(*made);
+  }
+  std::uint32_t take(std::uint32_t units) const {
+    const auto first = arena->take(units);
+    if (!first) FAIL("no room for " << units << " units");
+    return first.value_or(0);
   }
   /// What the file really occupies.
   [[nodiscard]] Bytes occupied() const {
@@ -120,11 +125,11 @@ TEST_CASE_METHOD(Fixture, "runs never overlap, and what is free is found again",
 TEST_CASE_METHOD(Fixture, "memory that is free goes back after it was idle", "[frame][arena]") {
   open(256_MiB, 128_MiB);
   std::vector<std::uint32_t> runs;
+  runs.reserve(64);
   for (int i = 0; i < 40; ++i) {
-    const auto first = arena->take(32);
-    REQUIRE(first);
-    std::memset(arena->at(*first), 1, frame::kExtentBytes);
-    runs.push_back(*first);
+    const std::uint32_t first = take(32);
+    std::memset(arena->at(first), 1, frame::kExtentBytes);
+    runs.push_back(first);
   }
   CHECK(occupied() == 80_MiB);
   for (const std::uint32_t first : runs) arena->give(first, 32);
@@ -141,11 +146,11 @@ TEST_CASE_METHOD(Fixture,
                  "[frame][arena]") {
   open(256_MiB, 128_MiB);
   std::vector<std::uint32_t> runs;
+  runs.reserve(64);
   for (int i = 0; i < 64; ++i) {
-    const auto first = arena->take(16);
-    REQUIRE(first);
-    std::memset(arena->at(*first), 1, 16 * kUnitBytes);
-    runs.push_back(*first);
+    const std::uint32_t first = take(16);
+    std::memset(arena->at(first), 1, 16 * kUnitBytes);
+    runs.push_back(first);
   }
   for (std::size_t i = 0; i < runs.size(); i += 2) arena->give(runs[i], 16);
   CHECK(arena->trim() == 32_MiB);
@@ -166,13 +171,12 @@ TEST_CASE_METHOD(Fixture,
   REQUIRE(test::wait_until([&] { return arena->figures().warm == 8_MiB; }));
   CHECK(occupied() == 8_MiB);
   REQUIRE(budget.try_charge(640));
-  const auto first = arena->take(640);  // 40 MiB; the reserve follows
-  REQUIRE(first);
+  const std::uint32_t first = take(640);  // 40 MiB; the reserve follows
   REQUIRE(test::wait_until([&] { return arena->figures().warm == 40_MiB; }));
   arena->set_warm_reserve(0_B);
   CHECK(arena->trim() == 40_MiB);
   CHECK(arena->figures().warm == 0_B);
-  arena->give(*first, 640);
+  arena->give(first, 640);
   budget.uncharge(640);
 }
 
@@ -181,26 +185,27 @@ TEST_CASE_METHOD(Fixture,
                  "[frame][arena]") {
   open(512_MiB, 16_MiB);  // 256 units
   std::vector<std::uint32_t> runs;
-  for (int i = 0; i < 16; ++i) runs.push_back(arena->take(16).value());
+  runs.reserve(64);
+  for (int i = 0; i < 16; ++i) runs.push_back(take(16));
   for (std::size_t i = 0; i < runs.size(); i += 2) arena->give(runs[i], 16);
   // Half is free, in pieces of 1 MiB; a run of 4 MiB must come from elsewhere.
-  const auto run = arena->take(64);
-  REQUIRE(run);
+  const std::uint32_t run = take(64);
   CHECK(arena->figures().committed <= 16_MiB);
-  arena->give(*run, 64);
+  arena->give(run, 64);
   for (std::size_t i = 1; i < runs.size(); i += 2) arena->give(runs[i], 16);
 }
 
 TEST_CASE("a slab is the smallest in which eight recent frames fit", "[frame][slab]") {
   using frame::SlabClass;
   constexpr std::uint32_t kPlenty = 16384;
+  constexpr std::uint64_t kLargest = frame::kLargestPacked;
   CHECK(frame::choose_class(300, 300, kPlenty) == SlabClass::kSmall);
   CHECK(frame::choose_class(8192, 8192, kPlenty) == SlabClass::kSmall);
   CHECK(frame::choose_class(8200, 8200, kPlenty) == SlabClass::kMedium);
   CHECK(frame::choose_class(32'768, 32'768, kPlenty) == SlabClass::kMedium);
   CHECK(frame::choose_class(33'000, 33'000, kPlenty) == SlabClass::kLarge);
-  CHECK(frame::choose_class(128 * 1024, 128 * 1024, kPlenty) == SlabClass::kLarge);
-  CHECK_FALSE(frame::choose_class(128 * 1024 + 1, 128 * 1024, kPlenty));
+  CHECK(frame::choose_class(kLargest, kLargest, kPlenty) == SlabClass::kLarge);
+  CHECK_FALSE(frame::choose_class(kLargest + 1, kLargest, kPlenty));
   // An outlier stands alone, and a small budget is not cut into large slabs.
   CHECK_FALSE(frame::choose_class(100'000, 300, kPlenty));
   CHECK(frame::choose_class(20'000, 20'000, 32) == SlabClass::kSmall);
@@ -216,11 +221,9 @@ TEST_CASE_METHOD(Fixture,
   std::atomic<std::uint64_t> open_slab{0};
   CHECK_FALSE(slabs.fill(open_slab, 100));
   REQUIRE(budget.try_charge(1));
-  const auto first =
-      slabs.open(open_slab, arena->take(1).value(), frame::SlabClass::kSmall, 100, account);
+  const auto first = slabs.open(open_slab, take(1), frame::SlabClass::kSmall, 100, account);
   const auto second = slabs.fill(open_slab, 100);
-  REQUIRE(second);
-  CHECK(second->bytes - first.bytes == 128);
+  CHECK(second.value_or(frame::Place{}).bytes == first.bytes + 128);
   CHECK_FALSE(slabs.fill(open_slab, kUnitBytes - 255));
   REQUIRE(slabs.fill(open_slab, kUnitBytes - 256));  // to the last byte
   CHECK_FALSE(slabs.fill(open_slab, 1));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-using namespace simbridge::frame;
+using namespace simbridge::frame;  // NOLINT(google-build-using-namespace): a test
 
 TEST_CASE("what a ring would give next follows the table", "[frame][eviction]") {
   struct Row {

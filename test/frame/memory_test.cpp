@@ -10,8 +10,8 @@
 #include <fstream>
 #include <random>
 
-using namespace simbridge;
-using namespace simbridge::literals;
+using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
+using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::IngestAccount;
 
 namespace {
@@ -47,6 +47,7 @@ TEST_CASE("4 GiB streamed through 256 MiB stay within the budget", "[frame][memo
   IngestAccount account;
   constexpr std::uint64_t kSizes[] = {300, 20'000, 90'000, 700'000, 1'300'000, 5'000'000};
   std::vector<frame::Producer> producers;
+  producers.reserve(128);
   for (std::size_t i = 0; i < std::size(kSizes); ++i)
     producers.push_back(store->add_ring(false)->attach(1));
   std::mt19937_64 random(7);
@@ -76,6 +77,7 @@ TEST_CASE("a shrink from 1 GiB to 128 MiB is in RSS before the call returns", "[
   auto store = test::make_store({.budget = 1_GiB, .depth = 4096}, clock);
   IngestAccount account;
   std::vector<frame::Producer> producers;
+  producers.reserve(128);
   for (int i = 0; i < 4; ++i) producers.push_back(store->add_ring(false)->attach(1));
   std::uint64_t sequence = 0;
   while (store->stats().evicted_frames == 0) {
@@ -106,6 +108,7 @@ TEST_CASE("blocks of many small frames are given back by a shrink too", "[frame]
   auto store = test::make_store({.budget = 1_GiB, .warm_reserve = 0_B, .depth = 4096}, clock);
   IngestAccount account;
   std::vector<frame::Producer> producers;
+  producers.reserve(128);
   for (int i = 0; i < 128; ++i) producers.push_back(store->add_ring(false)->attach(1));
   for (std::uint64_t s = 1; s <= 4000; ++s) {
     for (auto& producer : producers) REQUIRE(publish_cheaply(producer, account, s, 64));

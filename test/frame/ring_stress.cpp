@@ -10,8 +10,8 @@
 #include <random>
 #include <thread>
 
-using namespace simbridge;
-using namespace simbridge::literals;
+using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
+using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::ReadResult;
 
 namespace {
@@ -99,6 +99,7 @@ TEST_CASE("every frame is got or counted as lost, whoever evicts and resizes mea
   });
   std::vector<Reader> readers(8);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (std::size_t i = 0; i < readers.size(); ++i) {
     threads.emplace_back([&, i] {
       std::mt19937_64 random(seed + i);
@@ -168,6 +169,7 @@ TEST_CASE("a full ring: the producer and evictors reach for the same slot",
   auto ring = store->add_ring(false);
   std::atomic<bool> done{false};
   std::vector<std::thread> evictors;
+  evictors.reserve(2);
   for (std::uint32_t t = 0; t < 2; ++t) {
     evictors.emplace_back([&, t] {
       while (!done) {
@@ -215,6 +217,7 @@ TEST_CASE("producers that take a ring from each other publish densely, each fram
   std::atomic<std::uint64_t> next_epoch{1};
   std::atomic<int> running{3};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&] {
       frame::IngestAccount account;
@@ -278,6 +281,7 @@ TEST_CASE("a watcher is woken for every burst while others come and go", "[frame
     ring->remove_watcher(watcher.get());
   });
   std::vector<std::thread> churn;
+  churn.reserve(2);
   for (int t = 0; t < 2; ++t) {
     churn.emplace_back([&] {
       auto mine = std::make_shared<frame::WakeQueue>([] {});
@@ -316,6 +320,7 @@ TEST_CASE("many producers under one small budget never charge more than it",
   std::atomic<bool> above{false};
   std::vector<std::string> wrong(4);
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (std::size_t t = 0; t < 4; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(seed + t);
@@ -373,6 +378,7 @@ TEST_CASE("pin tickets go out up to their share, and everybody who waits is told
   std::atomic<bool> above{false};
   std::atomic<bool> missed{false};
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int t = 0; t < 6; ++t) {
     threads.emplace_back([&] {
       // Shared with the queue's wake, which another thread may still be about to call at the end.

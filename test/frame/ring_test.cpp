@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-using namespace simbridge;
-using namespace simbridge::literals;
+using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
+using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::EvictReason;
 using frame::IngestAccount;
 using frame::ReadResult;
@@ -44,8 +44,8 @@ TEST_CASE_METHOD(Fixture, "a ring keeps as many frames as its depth", "[frame][r
   CHECK(ring->read(12).state == ReadResult::State::kFrame);
   ring->set_depth(3);
   CHECK(ring->tail() == 17);
-  CHECK(ring->bytes_behind(17) == 100 * (18 + 19 + 20));
-  CHECK(ring->bytes_behind(0) == 100 * 210);
+  CHECK(ring->bytes_behind(17) == 100ULL * (18 + 19 + 20));
+  CHECK(ring->bytes_behind(0) == 100ULL * 210);
   std::vector<frame::LostRun> runs;
   ring->lost_runs(2, 17, runs);
   REQUIRE(runs.size() == 1);
@@ -77,7 +77,8 @@ TEST_CASE_METHOD(Fixture, "a takeover makes the old producer's frames invisible"
   frame::Reservation room;
   REQUIRE(first.reserve(0, 10, account, room) == frame::Reserve::kGranted);
   auto second = ring->attach(2);
-  CHECK(first.publish(std::move(room), {.sequence = 2}) == frame::Publish::kFenced);
+  const auto late = first.publish(std::move(room), {.sequence = 2});
+  CHECK(late == frame::Publish::kFenced);
   CHECK(ring->head() == 1);
   REQUIRE(test::publish(second, account, 1, 10));
   CHECK(ring->read(1).frame.info().epoch == 2);

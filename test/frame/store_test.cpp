@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <fstream>
 
-using namespace simbridge;
-using namespace simbridge::literals;
+using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
+using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::EvictReason;
 using frame::IngestAccount;
 using frame::ReadResult;
@@ -156,7 +156,7 @@ TEST_CASE_METHOD(Fixture,
   auto cursor = held.ring->add_reliable(0);
   for (int i = 0; i < 8; ++i) REQUIRE(held.publish(account, 3'900'000));
   CHECK(held.ring->held().frames == 8);
-  CHECK(held.ring->held().bytes == Bytes{8 * 3'900'000});
+  CHECK(held.ring->held().bytes == Bytes{8ULL * 3'900'000});
   CHECK_FALSE(other.publish(account, 3'900'000));
   CHECK_FALSE(held.publish(account, 3'900'000));
   CHECK(held.ring->kept_frames() == 8);
@@ -231,7 +231,8 @@ TEST_CASE_METHOD(Fixture, "unfinished frames come out of the ingest share", "[fr
   more.reset();
   CHECK(*door.count == 1);
   REQUIRE(c.producer.reserve(0, (2_MiB).count, account_c, third) == Reserve::kGranted);
-  REQUIRE(a.producer.publish(std::move(room), {.sequence = 1}) == frame::Publish::kPublished);
+  const auto published = a.producer.publish(std::move(room), {.sequence = 1});
+  REQUIRE(published == frame::Publish::kPublished);
   CHECK(account.held() == 0_B);
   third = {};
   CHECK(store->stats().ingest_held == 0_B);
