@@ -1,6 +1,7 @@
 // A session fed by a peer that does anything: whole messages, pieces, parts, time, disconnects,
 // memory that comes and goes; bytes choose. The books balance at every end.
 #include "session/fake_peer.h"
+#include "wire/quiet_protobuf.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -194,6 +195,7 @@ class Fuzzed {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static const QuietProtobuf quiet;
   Input input({data, size});
   Fuzzed fuzzed;
   while (!input.empty()) fuzzed.step(input);

@@ -68,6 +68,13 @@ struct Told {
       left_epoch = true;
       return;
     }
+    if (gap.epoch() == 0 && gap.first() == 0 && gap.last() == 0 && gap.frames() > 0) {
+      lost += gap.frames();  // of lives that are forgotten: only counted
+      gaps[gap.reason()] += gap.frames();
+      if (epoch != 0) past_epochs.insert(epoch);
+      epoch = 0;
+      return;
+    }
     if (gap.first() == 0 || gap.last() < gap.first()) fail("a gap from its first to its last");
     if (gap.frames() > gap.last() - gap.first() + 1) fail("a gap with more frames than numbers");
     const bool explains = gap.reason() == v1::GAP_SOURCE || gap.reason() == v1::GAP_REJECTED ||

@@ -8,7 +8,9 @@
 #include <catch2/catch.hpp>
 #include <fmt/core.h>
 
+#include <array>
 #include <atomic>
+#include <mutex>
 #include <random>
 #include <thread>
 
@@ -24,15 +26,20 @@ constexpr std::uint64_t kFrames = 10'000;
 #endif
 constexpr std::uint32_t kNames = 3;
 
+struct Life {
+  std::mutex mutex;
+  std::uint64_t epoch = 1;
+};
+
 /// One of several connections of the same sensor: whoever advertised last is heard.
 class Rival {
  public:
-  Rival(TestBridge& bridge, std::uint32_t name, std::atomic<std::uint64_t>& epoch)
-      : bridge_(bridge), name_(name), epoch_(epoch) {}
+  Rival(TestBridge& bridge, std::uint32_t name, Life& life)
+      : bridge_(bridge), name_(name), life_(life) {}
 
-  void connect() {
+  void connect(bool new_life = false) {
     peer_ = std::make_unique<FakePeer>(bridge_, true, fmt::format("key of sensor {:8}", name_));
-    advertise();
+    advertise(new_life);
   }
   /// Sends one frame; false: somebody else has the channel now.
   bool send(bool in_pieces) {
@@ -54,28 +61,24 @@ class Rival {
     peer_->pump();
     return true;
   }
-  void advertise() {
-    for (;;) {  // it is told EPOCH where another connection has begun a new life meanwhile
-      peer_->advertise(1,
-                       fmt::format("s/{}", name_),
-                       epoch_.load(),
-                       name_ == 0 ? v1::POLICY_BACKPRESSURE : v1::POLICY_DROP_OLDEST);
-      const auto advertised = peer_->next_advertised();
-      if (!advertised) continue;
-      next_ = advertised->last_sequence() + 1;
-      return;
-    }
-  }
-  void begin_life() {
-    epoch_.fetch_add(1);
-    connect();
+  void advertise(bool new_life = false) {
+    // Lives begin one after another: an epoch that came too late would be one of the past.
+    const std::lock_guard lock(life_.mutex);
+    if (new_life) ++life_.epoch;
+    peer_->advertise(1,
+                     fmt::format("s/{}", name_),
+                     life_.epoch,
+                     name_ == 0 ? v1::POLICY_BACKPRESSURE : v1::POLICY_DROP_OLDEST);
+    const auto advertised = peer_->next_advertised();
+    SB_CHECK(advertised.has_value(), "the same key may take the channel over");
+    next_ = advertised->last_sequence() + 1;
   }
   void disconnect() { peer_.reset(); }
 
  private:
   TestBridge& bridge_;
   const std::uint32_t name_;
-  std::atomic<std::uint64_t>& epoch_;
+  Life& life_;
   std::unique_ptr<FakePeer> peer_;
   std::uint64_t next_ = 1;
 };
@@ -112,7 +115,7 @@ TEST_CASE(
   options.window_bytes = 1 << 20;
   TestBridge bridge(options);
   bridge.store->set_depth(128);
-  std::array<std::atomic<std::uint64_t>, kNames> epochs{1, 1, 1};
+  std::array<Life, kNames> lives;
   std::atomic<int> producing{3};
   std::atomic<bool> done{false};
   std::vector<std::thread> threads;
@@ -122,11 +125,11 @@ TEST_CASE(
       std::mt19937_64 random(seed + static_cast<std::uint64_t>(t));
       std::vector<std::unique_ptr<Rival>> rivals;
       for (std::uint32_t name = 0; name < kNames; ++name)
-        rivals.push_back(std::make_unique<Rival>(bridge, name, epochs[name]));
+        rivals.push_back(std::make_unique<Rival>(bridge, name, lives[name]));
       for (std::uint64_t i = 0; i < kFrames; ++i) {
         Rival& rival = *rivals[random() % kNames];
         if (random() % 400 == 0) rival.disconnect();
-        if (random() % 100 == 0) rival.begin_life();
+        if (random() % 100 == 0) rival.connect(true);
         if (!rival.send(random() % 4 == 0) && random() % 30 == 0) rival.advertise();
       }
       rivals.clear();
