@@ -308,12 +308,10 @@ void Hub::Impl::unlist_reading(const ReadingBooks* books) {
   readings.remove_if([&](const auto& entry) { return entry.get() == books; });
 }
 
-double Hub::Impl::drain_turn(bool producer) {
+double Hub::Impl::drain_turn() {
   const MutexLock lock(mutex);
-  auto& given = producer ? drain_producers_ : drain_consumers_;
-  const double in_all =
-      std::max<std::uint32_t>(1, producer ? drain_producers_in_all_ : drain_sessions_in_all_);
-  return std::min(1.0, given++ / in_all);
+  const double in_all = std::max<std::uint32_t>(1, drain_producers_in_all_);
+  return std::min(1.0, drain_producers_++ / in_all);
 }
 
 // ---- Hub
@@ -395,7 +393,6 @@ void Hub::drain(milliseconds deadline, milliseconds retry_after, std::string rea
   if (draining()) return;
   impl_->drain_plan = DrainPlan{impl_->clock.now(), deadline, retry_after, std::move(reason)};
   impl_->drain_producers_in_all_ = impl_->producing_sessions.load(std::memory_order_relaxed);
-  impl_->drain_sessions_in_all_ = static_cast<std::uint32_t>(impl_->sessions.size());
   impl_->draining.store(true, std::memory_order_release);
   impl_->wake_all();
 }

@@ -95,8 +95,8 @@ struct Hub::Impl {
   // read the plan.
   std::atomic<bool> draining{false};
   DrainPlan drain_plan;
-  /// Where this session stands in the spread, 0 to 1; producers among producers.
-  double drain_turn(bool producer) SB_EXCLUDES(mutex);
+  /// Where this producer stands in the spread, 0 to 1.
+  double drain_turn() SB_EXCLUDES(mutex);
   std::atomic<std::uint32_t> producing_sessions{0};
 
   Mutex mutex;
@@ -120,8 +120,7 @@ struct Hub::Impl {
   std::uint64_t next_token_ SB_GUARDED_BY(mutex) = 1;
   std::uint64_t schema_bytes_ SB_GUARDED_BY(mutex) = 0;
   std::uint32_t drain_producers_ SB_GUARDED_BY(mutex) = 0;  // turns given
-  std::uint32_t drain_consumers_ SB_GUARDED_BY(mutex) = 0;
-  std::uint32_t drain_producers_in_all_ = 0, drain_sessions_in_all_ = 0;  // as draining
+  std::uint32_t drain_producers_in_all_ = 0;                // as draining
   friend class Hub;
 };
 

@@ -25,6 +25,13 @@ struct Outcome {
   bool retry = false;
 };
 
+inline Outcome reject(wire::RejectCode code, std::string detail, bool retry = false) {
+  return Outcome{Outcome::What::kReject, code, std::move(detail), retry};
+}
+
+/// Of a control message; Advertise may have its schema on top (protocol.md §2.7).
+inline constexpr std::uint64_t kControlBytes = 64ULL * 1024;
+
 /// A frame between its first and its last byte. Used for a message of its own, and for a transfer
 /// in parts.
 struct FrameInProgress {
@@ -75,7 +82,6 @@ struct MessageInPieces {
     kRefused,  // a control message above its limit: counted, answered at its end
   } kind = Kind::kNone;
   std::optional<std::uint64_t> total;
-  std::uint64_t arrived = 0;
   FrameInProgress frame;
   std::uint64_t part_left = 0;  // kPart: data bytes still to come
   wire::Part part;              // kPart

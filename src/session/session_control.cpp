@@ -16,7 +16,6 @@ constexpr std::uint32_t kMalformedLimit = 16;
 constexpr std::uint32_t kPongsWaiting = 64;
 constexpr std::size_t kListAtOnce = 512;
 constexpr std::size_t kOutboxForLists = 128 * 1024;
-constexpr std::uint64_t kControlBytes = 64 * 1024;
 
 template <typename... Ts>
 struct Overloaded : Ts... {
@@ -322,9 +321,13 @@ void SessionImpl::cut_frames(std::uint32_t number, wire::RejectCode code, const 
   for (FrameInProgress* frame : {&pieces_.frame, &transfer_.frame}) {
     if (!frame->have_head || frame->head.channel != number || !frame->room) continue;
     frame->room.reset();
-    frame->outcome = Outcome{Outcome::What::kReject, code, why, false};
+    frame->outcome = reject(code, why);
     frame->state = FrameInProgress::State::kDiscard;
   }
+}
+
+void SessionImpl::end_all_producing() {
+  while (!producing_.empty()) end_producing(producing_.begin()->first);
 }
 
 void SessionImpl::end_producing(std::uint32_t number) {

@@ -123,7 +123,7 @@ void SessionImpl::resume_if_possible() {
 void SessionImpl::close(CloseKind kind, std::string text) {
   if (state_ == State::kClosing || state_ == State::kClosed) return;
   // Its channels end here, each after its last Ack: their names are free for who comes next.
-  while (!producing_.empty()) end_producing(producing_.begin()->first);
+  end_all_producing();
   state_ = State::kClosing;
   closing_kind_ = kind;
   peer_.close(CloseReason{kind, std::move(text)});
@@ -215,7 +215,7 @@ void SessionImpl::on_half_close() {
   role_.assert_held();
   if (state_ != State::kOpen) return;
   half_closed_ = true;
-  while (!producing_.empty()) end_producing(producing_.begin()->first);
+  end_all_producing();
   if (subscriptions_.empty())
     close(CloseKind::kNormal, "the peer has ended its side and reads nothing");
   announce_output();
@@ -247,7 +247,7 @@ void SessionImpl::free_everything() {
   ticket_ = frame::PinTicket{};
   parts_ = PartsOut{};
   blocked_.clear();
-  while (!producing_.empty()) end_producing(producing_.begin()->first);
+  end_all_producing();
   for (auto& [id, subscription] : subscriptions_) {
     for (auto& reading : subscription->readings) end_reading(*reading);
     hub_.metrics.subscriptions.add(-1);
@@ -280,7 +280,7 @@ void SessionImpl::begin_drain(Monotonic now) {
   drain_turn_ = plan.start;
   if (producer)
     drain_turn_ += milliseconds(static_cast<std::int64_t>(
-        hub_.drain_turn(true) * static_cast<double>(plan.deadline.count()) / 2));
+        hub_.drain_turn() * static_cast<double>(plan.deadline.count()) / 2));
   const auto left = std::chrono::duration_cast<milliseconds>(drain_deadline_ - now).count();
   // Peers do not come back together: from once to twice the time, by their number.
   const auto spread = static_cast<double>((id_ * 2654435761U) % 1000U) / 1000.0;
@@ -309,7 +309,7 @@ void SessionImpl::drain_step(Monotonic now) {
       arm(drain_turn_);
       return;
     }
-    while (!producing_.empty()) end_producing(producing_.begin()->first);
+    end_all_producing();
     if (subscriptions_.empty()) {
       close(CloseKind::kGoingAway, "the bridge is going away");
       return;

@@ -74,6 +74,7 @@ class SessionImpl final : public Session {
   Flow on_hello(const wire::Hello& hello) SB_REQUIRES(role_);
   void on_advertise(const wire::Advertise& message) SB_REQUIRES(role_);
   void end_producing(std::uint32_t number) SB_REQUIRES(role_);
+  void end_all_producing() SB_REQUIRES(role_);
   void cut_frames(std::uint32_t number, wire::RejectCode code, const std::string& why)
       SB_REQUIRES(role_);
 
@@ -125,6 +126,7 @@ class SessionImpl final : public Session {
   void start_data(FrameInProgress& frame) SB_REQUIRES(role_);
   Flow finish(FrameInProgress& frame, bool envelope) SB_REQUIRES(role_);
   Flow finish_whole(std::span<const std::byte> bytes, bool envelope) SB_REQUIRES(role_);
+  Taken feed_part(std::span<const std::byte> chunk) SB_REQUIRES(role_);
   Taken feed_control(std::span<const std::byte> chunk) SB_REQUIRES(role_);
   Flow on_part(const wire::Part& part, bool may_wait) SB_REQUIRES(role_);
   bool begin_part(const wire::Part& part, std::uint64_t data_bytes) SB_REQUIRES(role_);
@@ -151,6 +153,8 @@ class SessionImpl final : public Session {
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
+  void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames)
+      SB_REQUIRES(role_);
   void lose(Reading& reading, std::uint64_t to, wire::GapReason kept_reason) SB_REQUIRES(role_);
   void add_gap(Reading& reading, wire::Gap gap) SB_REQUIRES(role_);
   void explain_missing(Reading& reading, const frame::FrameInfo& info) SB_REQUIRES(role_);

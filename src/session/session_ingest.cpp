@@ -21,10 +21,6 @@ bool uses_number(wire::RejectCode code) {
   return code != kMalformed && code != kUnknownChannel && code != kSequence && code != kEpoch;
 }
 
-Outcome reject(wire::RejectCode code, std::string detail, bool retry = false) {
-  return Outcome{Outcome::What::kReject, code, std::move(detail), retry};
-}
-
 }  // namespace
 
 Flow SessionImpl::on_message(std::span<const std::byte> message) {

@@ -27,6 +27,12 @@ std::vector<std::vector<std::byte>>& scratch_pool() {
   return pool;
 }
 
+std::uint64_t numbers_in(const std::array<frame::UnpublishedRun, 3>& runs) {
+  std::uint64_t numbers = 0;
+  for (const auto& run : runs) numbers += run.count;
+  return numbers;
+}
+
 wire::GapReason reason_of(frame::EvictReason reason, wire::GapReason kept_reason) {
   switch (reason) {
     case frame::EvictReason::kEvicted:
@@ -143,10 +149,7 @@ bool SessionImpl::next_batch(Batch& batch) {
     // output.
     const bool more =
         !outbox_.empty() || (state_ == State::kOpen && seen_version_ != hub_.version());
-    if (more) {
-      const auto wake = wake_;
-      wake->signal();
-    }
+    if (more) wake_->signal();
     return false;
   }
   in_batch_ = true;
@@ -216,6 +219,12 @@ void SessionImpl::add_gap(Reading& reading, wire::Gap gap) {
   reading.gaps.push_back(gap);
 }
 
+void SessionImpl::count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) {
+  reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(frames,
+                                                                  std::memory_order_relaxed);
+  hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(frames);
+}
+
 /// Positions up to `to` will not come: each run is counted and told, with the reason it was evicted
 /// for, or kept_reason where the frame is still there and the reader passes over it.
 void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_reason) {
@@ -248,9 +257,7 @@ void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_
                       .frames = run.frames});
     reading.told = run.last;
     reading.explain = true;
-    reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(run.frames,
-                                                                    std::memory_order_relaxed);
-    hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(run.frames);
+    count_lost(reading, reason, run.frames);
     position += run.frames;
   }
   move_cursor(reading, to);
@@ -293,9 +300,7 @@ void SessionImpl::explain_runs(Reading& reading,
                                std::uint64_t epoch,
                                std::uint64_t end,
                                const std::array<frame::UnpublishedRun, 3>& runs) {
-  std::uint64_t counted = 0;
-  for (const auto& run : runs) counted += run.count;
-  std::uint64_t next = end + 1 - std::min(counted, end);
+  std::uint64_t next = end + 1 - std::min(numbers_in(runs), end);
   for (const auto& run : runs) {
     if (run.count == 0) continue;
     const std::uint64_t last = next + run.count - 1;
@@ -321,10 +326,9 @@ void SessionImpl::leave_epoch(Reading& reading) {
 
 /// What is missing before this frame and never was a frame.
 void SessionImpl::explain_missing(Reading& reading, const frame::FrameInfo& info) {
-  std::uint64_t counted = 0;
-  for (const auto& run : info.before) counted += run.count;
   const std::uint64_t before = info.sequence - 1;
-  const std::uint64_t known = before - std::min(counted, before);  // up to here nothing is said
+  const std::uint64_t known =
+      before - std::min(numbers_in(info.before), before);  // up to here nothing is said
   if (reading.epoch != info.epoch) {
     leave_epoch(reading);
     reading.epoch = info.epoch;
@@ -582,8 +586,7 @@ void SessionImpl::abandon_parts(wire::GapReason reason) {
                  .reason = reason,
                  .frames = 1});
   reading.books->in_flight.fetch_sub(1, std::memory_order_relaxed);
-  reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(1, std::memory_order_relaxed);
-  hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(1);
+  count_lost(reading, reason, 1);
   parts_ = PartsOut{};
 }
 

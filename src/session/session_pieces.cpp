@@ -11,7 +11,6 @@
 namespace simbridge::session {
 namespace {
 
-constexpr std::size_t kControlBytes = 64 * 1024;
 constexpr std::size_t kHelloBytes =
     9 * 1024;  // its strings fit; before it is accepted, a peer costs less than 16 KiB
 constexpr std::size_t kHeadStep = 4 * 1024;  // the head is looked at again after so many more bytes
@@ -35,7 +34,6 @@ void SessionImpl::begin_message(std::optional<std::uint64_t> total_bytes) {
   role_.assert_held();
   pieces_.kind = MessageInPieces::Kind::kUnknown;
   pieces_.total = total_bytes;
-  pieces_.arrived = 0;
   pieces_.part_left = 0;
   pieces_.frame.reset();
 }
@@ -67,53 +65,53 @@ Taken SessionImpl::on_chunk(std::span<const std::byte> chunk) {
     case Kind::kControl:
       taken = feed_control(chunk);
       break;
-    case Kind::kPart: {
-      // The part's own head first, then its data streams into the transfer.
-      if (pieces_.frame.have_head && !transfer_.running) break;  // dropped meanwhile: only counted
-      std::size_t used = 0;
-      while (!pieces_.frame.have_head && used < chunk.size() && pieces_.kind == Kind::kPart) {
-        const std::size_t step = std::min<std::size_t>(chunk.size() - used, 128);
-        auto& collected = pieces_.frame.collected;
-        append(collected, chunk.subspan(used, step));
-        used += step;
-        const wire::PeekResult seen = wire::peek(collected, pieces_.total, head_);
-        if (seen.what == wire::Peek::kPart) {
-          used -= collected.size() - seen.part_data_offset;
-          pieces_.frame.have_head = true;
-          pieces_.part_left = seen.part_data_bytes;
-          pieces_.part = seen.part;
-          pieces_.part.data = {};
-          if (!begin_part(seen.part, seen.part_data_bytes)) {
-            pieces_.part_left = 0;
-            pieces_.kind = Kind::kNone;  // answered; the rest is only counted
-            used = chunk.size();
-          }
-        } else if (seen.what != wire::Peek::kNeedMore || collected.size() > kControlBytes) {
-          pieces_.kind = Kind::kControl;
-          pieces_.frame.state = FrameInProgress::State::kWhole;
-        }
-      }
-      if (pieces_.kind == Kind::kControl) {
-        const Taken rest = feed_control(chunk.subspan(used));
-        taken = {used + rest.bytes, rest.flow};
-      } else if (pieces_.kind == Kind::kPart && pieces_.frame.have_head) {
-        const auto data =
-            chunk.subspan(used, std::min<std::uint64_t>(chunk.size() - used, pieces_.part_left));
-        const Taken rest = feed(transfer_.frame, data, false);
-        pieces_.part_left -= rest.bytes;
-        transfer_.drop_at = hub_.clock.now() + kPartSilence;
-        taken = {rest.flow == Flow::kPause ? used + rest.bytes : chunk.size(), rest.flow};
-        if (rest.flow != Flow::kPause && used + data.size() < chunk.size()) {
-          refuse_part(pieces_.part, "the message goes on behind the part's data");
-        }
-      }
+    case Kind::kPart:
+      taken = feed_part(chunk);
       break;
-    }
   }
-  pieces_.arrived += taken.bytes;
   if (taken.flow == Flow::kPause) input_paused_ = true;
   announce_output();
   return taken;
+}
+
+/// The part's own head first, then its data streams into the transfer.
+Taken SessionImpl::feed_part(std::span<const std::byte> chunk) {
+  FrameInProgress& own = pieces_.frame;
+  std::size_t used = 0;
+  while (!own.have_head && used < chunk.size()) {
+    const std::size_t step = std::min<std::size_t>(chunk.size() - used, 128);
+    append(own.collected, chunk.subspan(used, step));
+    used += step;
+    const wire::PeekResult seen = wire::peek(own.collected, pieces_.total, head_);
+    if (seen.what == wire::Peek::kPart) {
+      used -= own.collected.size() - seen.part_data_offset;
+      own.have_head = true;
+      pieces_.part_left = seen.part_data_bytes;
+      pieces_.part = seen.part;
+      pieces_.part.data = {};
+      if (!begin_part(seen.part, seen.part_data_bytes)) {
+        pieces_.part_left = 0;
+        pieces_.kind = MessageInPieces::Kind::kNone;  // answered; the rest is only counted
+        return {chunk.size(), Flow::kContinue};
+      }
+    } else if (seen.what != wire::Peek::kNeedMore || own.collected.size() > kControlBytes) {
+      pieces_.kind = MessageInPieces::Kind::kControl;
+      own.state = FrameInProgress::State::kWhole;
+      const Taken rest = feed_control(chunk.subspan(used));
+      return {used + rest.bytes, rest.flow};
+    }
+  }
+  if (!own.have_head || !transfer_.running)  // not told yet, or dropped meanwhile: only counted
+    return {chunk.size(), Flow::kContinue};
+  const auto data =
+      chunk.subspan(used, std::min<std::uint64_t>(chunk.size() - used, pieces_.part_left));
+  const Taken rest = feed(transfer_.frame, data, false);
+  pieces_.part_left -= rest.bytes;
+  transfer_.drop_at = hub_.clock.now() + kPartSilence;
+  if (rest.flow == Flow::kPause) return {used + rest.bytes, Flow::kPause};
+  if (used + data.size() < chunk.size())
+    refuse_part(pieces_.part, "the message goes on behind the part's data");
+  return {chunk.size(), rest.flow};
 }
 
 /// A control message (or a frame in an odd encoding) that has to be had whole.
@@ -179,10 +177,7 @@ Taken SessionImpl::feed(FrameInProgress& frame, std::span<const std::byte> chunk
         if (step == 0) {  // more than the head promised: legal, but not the canonical form
           append(frame.tail, rest);
           if (frame.tail.size() > kControlBytes) {
-            frame.outcome = Outcome{Outcome::What::kReject,
-                                    wire::RejectCode::kLimit,
-                                    "above 64 KiB behind the data",
-                                    false};
+            frame.outcome = reject(wire::RejectCode::kLimit, "above 64 KiB behind the data");
             frame.room.reset();
             frame.state = Stage::kDiscard;
           }
@@ -232,11 +227,7 @@ std::size_t SessionImpl::feed_head(FrameInProgress& frame,
     if (frame.collected.size() > kHeadBytes) start_whole(frame);
     return step;
   }
-  if (seen.what != wire::Peek::kFrame) {
-    start_whole(frame);
-    return step;
-  }
-  if (frame.head.data_offset < before) {
+  if (seen.what != wire::Peek::kFrame || frame.head.data_offset < before) {
     start_whole(frame);
     return step;
   }
@@ -277,7 +268,7 @@ void SessionImpl::take_whole_room(FrameInProgress& frame, std::uint64_t bytes) {
   const auto refuse = [&](wire::RejectCode code, std::string detail) {
     frame.room.reset();
     std::vector<std::byte>().swap(frame.collected);
-    frame.outcome = Outcome{Outcome::What::kReject, code, std::move(detail), false};
+    frame.outcome = reject(code, std::move(detail));
     frame.state = FrameInProgress::State::kDiscard;
   };
   if (producing_.empty()) {
@@ -326,7 +317,6 @@ void SessionImpl::direct_filled(std::size_t bytes) {
   SB_CHECK(bytes <= frame->head.data_bytes - frame->filled, "a transport fills what it was given");
   frame->filled += bytes;
   frame->arrived += bytes;
-  pieces_.arrived += bytes;
   if (pieces_.kind == MessageInPieces::Kind::kPart) {
     pieces_.part_left -= bytes;
     transfer_.drop_at = hub_.clock.now() + kPartSilence;
@@ -357,10 +347,9 @@ void SessionImpl::check_slow(FrameInProgress& frame, Monotonic now) {
   }
   Producing* from = frame.have_head ? producing(frame.head.channel) : nullptr;
   frame.outcome =
-      Outcome{Outcome::What::kReject,
-              wire::RejectCode::kNoMemory,
-              "its room was taken back: it filled slower than 64 KiB/s over 5 s",
-              from != nullptr && from->channel->backpressure.load(std::memory_order_relaxed)};
+      reject(wire::RejectCode::kNoMemory,
+             "its room was taken back: it filled slower than 64 KiB/s over 5 s",
+             from != nullptr && from->channel->backpressure.load(std::memory_order_relaxed));
   frame.room.reset();
   frame.state = FrameInProgress::State::kDiscard;
 }
@@ -574,8 +563,7 @@ void SessionImpl::refuse_part(const wire::Part& part, std::string detail) {
   wire::FrameHead head;
   head.channel = part.channel;
   head.sequence = part.sequence;
-  refuse_frame(head,
-               Outcome{Outcome::What::kReject, wire::RejectCode::kPart, std::move(detail), false});
+  refuse_frame(head, reject(wire::RejectCode::kPart, std::move(detail)));
 }
 
 }  // namespace simbridge::session

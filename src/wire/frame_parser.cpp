@@ -1,5 +1,7 @@
 #include "wire/frame_parser.h"
 
+#include <initializer_list>
+
 namespace simbridge::wire {
 namespace {
 
@@ -35,38 +37,25 @@ bool read_message(Reader& in, OnField on_field) {
   return true;
 }
 
+/// A message of doubles alone, numbered from 1.
+bool read_doubles(Reader& in, std::initializer_list<double*> values) {
+  return read_message(in, [&](std::uint32_t tag) {
+    std::uint32_t number = 0;
+    for (double* value : values) {
+      if (tag == fixed64(++number)) return in.read_fixed(*value);
+    }
+    return in.skip_field(tag);
+  });
+}
+
 bool read_vector(Reader& in, std::optional<Vector3>& out) {
   if (!out) out.emplace();
-  return read_message(in, [&](std::uint32_t tag) {
-    switch (tag) {
-      case fixed64(1):
-        return in.read_fixed(out->x);
-      case fixed64(2):
-        return in.read_fixed(out->y);
-      case fixed64(3):
-        return in.read_fixed(out->z);
-      default:
-        return in.skip_field(tag);
-    }
-  });
+  return read_doubles(in, {&out->x, &out->y, &out->z});
 }
 
 bool read_quaternion(Reader& in, std::optional<Quaternion>& out) {
   if (!out) out.emplace();
-  return read_message(in, [&](std::uint32_t tag) {
-    switch (tag) {
-      case fixed64(1):
-        return in.read_fixed(out->x);
-      case fixed64(2):
-        return in.read_fixed(out->y);
-      case fixed64(3):
-        return in.read_fixed(out->z);
-      case fixed64(4):
-        return in.read_fixed(out->w);
-      default:
-        return in.skip_field(tag);
-    }
-  });
+  return read_doubles(in, {&out->x, &out->y, &out->z, &out->w});
 }
 
 bool read_pose(Reader& in, FrameHead& head) {
