@@ -195,10 +195,8 @@ Publish Producer::publish(Reservation reservation, FrameInfo info) {
   reservation.block_ = nullptr;
   if (!is_empty(old)) {
     Block& displaced = ring.store.blocks.at(index_of(old));
-    const Evicted evicted{.frames = 1, .bytes = displaced.data_bytes};
     drop_ring(displaced, 0, blocks_.get());
     ring.raise_tail(position + 1 - kRingCapacity);
-    ring.store.count(evicted, EvictReason::kEvicted);
   }
   ring.evict_beyond_depth(blocks_.get());
   ring.watchers.visit([](const Watcher& watcher) { watcher.signal(); });

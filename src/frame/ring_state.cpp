@@ -76,6 +76,29 @@ std::uint64_t RingState::bytes_from(std::uint64_t position) const {
   return published_bytes.load(std::memory_order_acquire) - before;
 }
 
+Evicted RingState::gone() const {
+  for (;;) {
+    // acquire, all: as in bytes_from().
+    const std::uint64_t oldest = tail.load(std::memory_order_acquire);
+    if (oldest >= head.load(std::memory_order_acquire))
+      return {.frames = oldest, .bytes = published_bytes.load(std::memory_order_acquire)};
+    const std::uint64_t before = slot(oldest).bytes_before.load(std::memory_order_acquire);
+    if (remembered(oldest)) return {.frames = oldest, .bytes = before};
+    // A full ring, whose oldest slot may have the next frame's books already: the second oldest's
+    // say the same, less the oldest frame itself while it is there.
+    std::uint64_t kept = 0;
+    const std::uint64_t still_there = [&]() -> std::uint64_t {
+      Block* block = reference(oldest);
+      if (block == nullptr) return 0;
+      kept = block->data_bytes;
+      drop_reader(*block);
+      return 1;
+    }();
+    const std::uint64_t behind = slot(oldest + 1).bytes_before.load(std::memory_order_acquire);
+    if (remembered(oldest + 1)) return {.frames = oldest + 1 - still_there, .bytes = behind - kept};
+  }
+}
+
 std::uint64_t RingState::slowest_reliable() const {
   std::uint64_t slowest = kNobody;
   reliable.visit(
@@ -127,17 +150,31 @@ bool RingState::evict_one(std::uint64_t limit,
     // acquire: the slot of any position below head is filled.
     if (oldest >= std::min(limit, head.load(std::memory_order_acquire))) return false;
     bool taken = false;
-    if (Block* block = reference(oldest)) {
-      // With our own reference the block cannot be used again, so an equal handle means: this very
-      // frame, still in the slot.
+    // acquire: pairs with the exchange in publish().
+    Handle handle = slot(oldest).handle.load(std::memory_order_acquire);
+    if (!is_empty(handle) && remembered(oldest)) {
+      // Head, read after the handle, says that the slot was not given away yet: it is this frame's
+      // handle, and its generation makes it unlike any other. No reference is needed to be sure.
+      // acq_rel: against the producer's exchange and other evictors; exactly one of us gets the
+      // handle, and with it the ring's reference. The reason is in the new value: one step.
+      taken = slot(oldest).handle.compare_exchange_strong(
+          handle, empty_handle(reason), std::memory_order_acq_rel, std::memory_order_relaxed);
+      if (taken) {
+        Block& block = store.blocks.at(index_of(handle));
+        ++evicted.frames;
+        evicted.bytes += block.data_bytes;
+        drop_ring(block, 0, recycle);
+      }
+    } else if (Block* block = reference(oldest)) {
+      // A full ring: the slot's next frame may be in it already. With our own reference the block
+      // cannot be used again, so an equal handle means: this very frame, still in the slot.
       Handle expected = Handle{static_cast<std::uint32_t>(
                             // relaxed: our reference keeps the generation still.
                             block->state.load(std::memory_order_relaxed) >> 32U)}
                             << 32U |
                         block->index;
       const std::uint64_t bytes = block->data_bytes;
-      // acq_rel: against the producer's exchange and other evictors; exactly one of us gets the
-      // handle, and with it the ring's reference. The reason is in the new value: one step.
+      // acq_rel: as above.
       taken = slot(oldest).handle.compare_exchange_strong(
           expected, empty_handle(reason), std::memory_order_acq_rel, std::memory_order_relaxed);
       if (taken) {
@@ -167,7 +204,6 @@ void RingState::evict_beyond_depth(BlockCache* recycle) {
         reliable.empty() ? newest - allowed : std::min(newest - allowed, slowest_reliable());
     if (oldest >= limit || !evict_one(limit, EvictReason::kEvicted, recycle, evicted)) break;
   }
-  if (evicted.frames > 0) store.count(evicted, EvictReason::kEvicted);
 }
 
 RingView RingState::view() const {
@@ -213,7 +249,6 @@ Evicted RingState::give(Tier tier, EvictReason reason) {
   }
   if (tail.load(std::memory_order_acquire) >= head.load(std::memory_order_acquire))
     store.slabs.close(open_slab);
-  if (evicted.frames > 0) store.count(evicted, reason);
   return evicted;
 }
 

@@ -87,6 +87,8 @@ struct RingState {
   /// The position of the slowest reliable reader, or kNobody.
   [[nodiscard]] std::uint64_t slowest_reliable() const;
   [[nodiscard]] std::uint64_t bytes_from(std::uint64_t position) const;
+  /// All that was evicted so far. At rest exact; counting it there costs the publisher nothing.
+  [[nodiscard]] Evicted gone() const;
   void raise_tail(std::uint64_t to);
   [[nodiscard]] bool produced() const;
   /// Reliable readers have not had as many frames as the ring may hold: no more for now.

@@ -95,6 +95,7 @@ void FrameStore::remove_ring(const std::shared_ptr<FrameRing>& ring) {
     state.set_fence(0);  // nothing is published any more
   }
   std::shared_ptr<FrameRing> keep;
+  Evicted lost_before;
   {
     const MutexLock lock(impl_->eviction);
     auto& rings = impl_->rings;
@@ -104,12 +105,17 @@ void FrameStore::remove_ring(const std::shared_ptr<FrameRing>& ring) {
     rings[place]->state_->place_in_store = place;
     rings.pop_back();
     impl_->largest.choices_left = 0;
+    lost_before = state.gone();
+    impl_->left_by_removed += lost_before;
   }
   Evicted evicted;
   while (state.evict_one(RingState::kNobody, EvictReason::kEvicted, nullptr, evicted)) {
   }
   impl_->slabs.close(state.open_slab);
-  impl_->count(evicted, EvictReason::kEvicted);
+  const Evicted lost = state.gone();
+  const MutexLock lock(impl_->eviction);
+  impl_->left_by_removed +=
+      {.frames = lost.frames - lost_before.frames, .bytes = lost.bytes - lost_before.bytes};
 }
 
 // ---- budgets
@@ -220,7 +226,7 @@ void FrameStore::notify_room(std::shared_ptr<const Watcher> watcher) {
 // ---- figures
 
 StoreStats FrameStore::stats() const {
-  const Impl& impl = *impl_;
+  Impl& impl = *impl_;
   const FrameArena::Figures arena = impl.arena->figures();
   const auto load = [](const std::atomic<std::uint64_t>& figure) {
     return figure.load(std::memory_order_relaxed);  // relaxed: figures
@@ -228,9 +234,10 @@ StoreStats FrameStore::stats() const {
   const auto pinned = static_cast<std::int64_t>(load(impl.pinned));
   std::uint64_t rings = 0;
   {
-    const MutexLock lock(impl_->eviction);
-    rings = impl_->rings.size();
+    const MutexLock lock(impl.eviction);
+    rings = impl.rings.size();
   }
+  const Impl::Losses losses = impl.losses();
   return {
       .budget = budget(),
       .charged = Bytes{impl.budget.charged_units() * kUnitBytes},
@@ -240,10 +247,10 @@ StoreStats FrameStore::stats() const {
       .ingest_held = Bytes{impl.ingest.held()},
       .pins_held = Bytes{impl.pins.held()},
       .rings = rings,
-      .evicted_frames = load(impl.evicted_frames),
-      .evicted_bytes = load(impl.evicted_bytes),
-      .shrunk_frames = load(impl.shrunk_frames),
-      .shrunk_bytes = load(impl.shrunk_bytes),
+      .evicted_frames = losses.evicted.frames,
+      .evicted_bytes = losses.evicted.bytes,
+      .shrunk_frames = losses.shrunk.frames,
+      .shrunk_bytes = losses.shrunk.bytes,
       .reserve_failures = load(impl.reserve_failures),
       .huge_pages = arena.huge_pages,
   };

@@ -60,11 +60,14 @@ std::uint64_t FrameStore::Impl::pin_limit() const {
       pin_share.load(std::memory_order_relaxed));
 }
 
-void FrameStore::Impl::count(const Evicted& evicted, EvictReason reason) {
-  // relaxed: figures.
-  const bool shrunk = reason == EvictReason::kShrink;
-  (shrunk ? shrunk_frames : evicted_frames).fetch_add(evicted.frames, std::memory_order_relaxed);
-  (shrunk ? shrunk_bytes : evicted_bytes).fetch_add(evicted.bytes, std::memory_order_relaxed);
+FrameStore::Impl::Losses FrameStore::Impl::losses() {
+  const MutexLock lock(eviction);
+  Evicted all = left_by_removed;
+  for (const auto& ring : rings) all += ring->state_->gone();
+  // What is being evicted at this instant may stand in one sum and not in the other.
+  evicted_so_far.frames = std::max(evicted_so_far.frames, all.frames - shrunk.frames);
+  evicted_so_far.bytes = std::max(evicted_so_far.bytes, all.bytes - shrunk.bytes);
+  return {.evicted = evicted_so_far, .shrunk = shrunk};
 }
 
 // ---- blocks
@@ -116,7 +119,6 @@ bool FrameStore::Impl::evict_for_blocks() {
   for (unsigned i = 0; i < kFramesForBlocks; ++i) {
     if (!longest->evict_one(limit, EvictReason::kEvicted, nullptr, evicted)) break;
   }
-  count(evicted, EvictReason::kEvicted);
   return evicted.frames > 0;
 }
 
@@ -176,7 +178,9 @@ FrameStore::Impl::Victim FrameStore::Impl::choose_victim(Need need, Tier last) {
 bool FrameStore::Impl::evict_step(Need need, Tier last, EvictReason reason, Evicted& evicted) {
   const Victim victim = choose_victim(need, last);
   if (victim.ring == nullptr) return false;
-  evicted += victim.ring->give(victim.best.tier, reason);
+  const Evicted given = victim.ring->give(victim.best.tier, reason);
+  evicted += given;
+  if (reason == EvictReason::kShrink) shrunk += given;
   return true;
 }
 

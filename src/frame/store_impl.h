@@ -67,7 +67,11 @@ struct FrameStore::Impl {
   /// The frame's memory and its block are free; the block goes into `recycle` while there is room.
   void free_block(Block& block, BlockCache* recycle);
   void release_place(std::uint32_t slab);
-  void count(const Evicted& evicted, EvictReason reason);
+  struct Losses {
+    Evicted evicted, shrunk;
+  };
+  /// Summed up from the rings, each of which knows by its tail what it has lost.
+  [[nodiscard]] Losses losses() SB_EXCLUDES(eviction);
 
   [[nodiscard]] std::uint64_t ingest_limit() const;
   [[nodiscard]] std::uint64_t frame_limit() const { return ingest_limit() / 2; }
@@ -115,10 +119,6 @@ struct FrameStore::Impl {
 
   // Figures; relaxed everywhere, nothing hangs on their order.
   std::atomic<std::uint64_t> pinned{0};  // may be below zero for an instant; see stats()
-  std::atomic<std::uint64_t> evicted_frames{0};
-  std::atomic<std::uint64_t> evicted_bytes{0};
-  std::atomic<std::uint64_t> shrunk_frames{0};
-  std::atomic<std::uint64_t> shrunk_bytes{0};
   std::atomic<std::uint64_t> reserve_failures{0};
 
   /// One shrink at a time. Taken before `eviction`.
@@ -128,6 +128,9 @@ struct FrameStore::Impl {
   Mutex eviction;
   std::vector<std::shared_ptr<FrameRing>> rings SB_GUARDED_BY(eviction);
   std::uint64_t next_ring SB_GUARDED_BY(eviction) = 1;
+  Evicted shrunk SB_GUARDED_BY(eviction);           // by lowered budgets
+  Evicted left_by_removed SB_GUARDED_BY(eviction);  // what rings had lost that are no more
+  Evicted evicted_so_far SB_GUARDED_BY(eviction);   // as told last: it never falls
   std::uint32_t depth SB_GUARDED_BY(eviction);
 
   /// The rings with the largest charges, as of a few choices ago: with ten thousand rings, looking

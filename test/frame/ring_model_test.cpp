@@ -27,6 +27,7 @@ struct ModelFrame {
 struct RingModel {
   std::vector<ModelFrame> all;  // index = position
   std::uint64_t tail = 0;
+  std::uint64_t evicted = 0, shrunk = 0;  // payload bytes
   std::uint64_t depth = 0;
   std::uint64_t epoch = 0;
   std::uint64_t sequence = 0;
@@ -40,7 +41,10 @@ struct RingModel {
     return slowest;
   }
   void evict_to(std::uint64_t to, EvictReason reason) {
-    for (; tail < to; ++tail) all[tail].reason = reason;
+    for (; tail < to; ++tail) {
+      all[tail].reason = reason;
+      (reason == EvictReason::kShrink ? shrunk : evicted) += all[tail].bytes;
+    }
   }
   void evict_beyond_depth() {
     if (head() > depth) evict_to(std::min(head() - depth, slowest()), EvictReason::kEvicted);
@@ -232,6 +236,15 @@ class Game {
     follow_all(EvictReason::kShrink);
     REQUIRE(before - kept() == report.frames);
     const auto stats = store_->stats();
+    std::uint64_t lost = 0, evicted = 0, shrunk = 0;
+    for (const RingModel& model : models_) {
+      lost += model.tail;
+      evicted += model.evicted;
+      shrunk += model.shrunk;
+    }
+    REQUIRE(stats.evicted_frames + stats.shrunk_frames == lost);
+    REQUIRE(stats.evicted_bytes == evicted);
+    REQUIRE(stats.shrunk_bytes == shrunk);
     if (held_.empty()) REQUIRE(stats.charged <= budget_);
     if (held_.empty()) REQUIRE(stats.committed <= budget_);
   }
@@ -376,6 +389,15 @@ class Game {
       }
     }
     const auto stats = store_->stats();
+    std::uint64_t lost = 0, evicted = 0, shrunk = 0;
+    for (const RingModel& model : models_) {
+      lost += model.tail;
+      evicted += model.evicted;
+      shrunk += model.shrunk;
+    }
+    REQUIRE(stats.evicted_frames + stats.shrunk_frames == lost);
+    REQUIRE(stats.evicted_bytes == evicted);
+    REQUIRE(stats.shrunk_bytes == shrunk);
     if (held_.empty()) REQUIRE(stats.pinned == 0_B);
   }
 

@@ -14,6 +14,7 @@
  *   BREAK_POSITION   the reader trusts a handle without looking at the block's position
  *   BREAK_RECHECK    the producer does not look at the depth again after its own write
  *   BREAK_REMEMBER   the reader does not look at head again after reading the books
+ *   BREAK_OWN        an evictor does not look at head after reading the handle
  *   BREAK_COUNT      a reader counts up from 0 and undoes it if it was stale
  */
 #ifndef READS
@@ -40,6 +41,11 @@ byte payload[NB];
 bool free[NB] = true;
 byte head, tail, depth = 2, done;
 
+#ifdef BREAK_OWN
+#define OWN_SLOT(p) true
+#else
+#define OWN_SLOT(p) ((p) + NS > head)
+#endif
 #define IN_SLOT(p) (slot[(p) % NS] != NONE && pos[slot[(p) % NS]] == (p))
 
 inline release_if_unused(b) {
@@ -86,7 +92,18 @@ inline evict_one(limit) {
      fi;
      atomic { b = slot[t % NS]; g = slot_gen[t % NS] }
      if
-     :: b != NONE ->
+     :: b != NONE && OWN_SLOT(t) ->   /* head, read after the handle: it is this frame's */
+        atomic {
+          if
+          :: slot[t % NS] == b && slot_gen[t % NS] == g -> slot[t % NS] = NONE; taken = true
+          :: else
+          fi
+        }
+        if
+        :: taken -> drop_ring(b, 0)
+        :: else
+        fi
+     :: b != NONE && !OWN_SLOT(t) ->   /* a full ring: only a reference tells whose it is */
         try_reference(b, g);
         if
         :: got ->
