@@ -269,12 +269,10 @@ void SessionImpl::on_advertise(const wire::Advertise& message) {
   if (!production) return reject_request(std::move(production.error()));
   // The same name under another number of this session moves; the same number under another name
   // ends the other.
-  for (auto it = producing_.begin(); it != producing_.end(); ++it) {
-    if (it->first != message.channel && it->second->channel == production->channel) {
-      end_producing(it->first);
-      break;
-    }
-  }
+  const auto moved = std::ranges::find_if(producing_, [&](const auto& entry) {
+    return entry.first != message.channel && entry.second->channel == production->channel;
+  });
+  if (moved != producing_.end()) end_producing(moved->first);
   if (!same && producing_.contains(message.channel)) end_producing(message.channel);
   if (same && had->second->epoch != production->epoch) {
     cut_frames(message.channel,

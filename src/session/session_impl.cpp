@@ -87,6 +87,12 @@ void SessionImpl::send(const wire::ServerMessage& message) {
   account_outbox();
 }
 
+void SessionImpl::send_gap(const wire::Gap& gap) {
+  if (state_ == State::kClosed) return;
+  send(gap);
+  hub_.metrics.gaps[static_cast<unsigned>(gap.reason)].add();
+}
+
 void SessionImpl::account_outbox() {
   const std::uint64_t bytes = outbox_.bytes();
   const std::uint64_t before = books_->outbox_bytes.load(std::memory_order_relaxed);
@@ -241,8 +247,13 @@ void SessionImpl::on_closed(const CloseReason& reason, bool clean) {
 }
 
 void SessionImpl::free_everything() {
-  for (std::size_t i = 0; i < in_flight_count_; ++i) in_flight_[i] = InFlight{};
+  std::uint64_t broken_off = parts_.reading ? 1 : 0;
+  for (std::size_t i = 0; i < in_flight_count_; ++i) {
+    if (in_flight_[i].counts) ++broken_off;
+    in_flight_[i] = InFlight{};
+  }
   in_flight_count_ = 0;
+  hub_.metrics.broken_off_frames.add(broken_off);
   in_batch_ = false;
   ticket_ = frame::PinTicket{};
   parts_ = PartsOut{};
@@ -329,7 +340,7 @@ void SessionImpl::drain_step(Monotonic now) {
   for (auto& [id, subscription] : subscriptions_) {
     for (auto& reading : subscription->readings) {
       lose(*reading, reading->channel->ring->head(), wire::GapReason::kShutdown);
-      for (wire::Gap& gap : reading->gaps) send(gap);
+      for (const wire::Gap& gap : reading->gaps) send_gap(gap);
       reading->gaps.clear();
     }
   }

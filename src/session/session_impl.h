@@ -30,6 +30,8 @@ class SessionImpl final : public Session {
               Peer& peer,
               std::move_only_function<void() const> waker,
               StrandRole role);
+  SessionImpl(const SessionImpl&) = delete;
+  SessionImpl& operator=(const SessionImpl&) = delete;
   ~SessionImpl() override;
 
   [[nodiscard]] SessionId id() const override { return SessionId{id_}; }
@@ -57,6 +59,7 @@ class SessionImpl final : public Session {
   void announce_output() SB_REQUIRES(role_);
   [[nodiscard]] bool has_output() const SB_REQUIRES(role_);
   void send(const wire::ServerMessage& message) SB_REQUIRES(role_);
+  void send_gap(const wire::Gap& gap) SB_REQUIRES(role_);
   void account_outbox() SB_REQUIRES(role_);
   [[nodiscard]] bool input_blocked() const SB_REQUIRES(role_);
   void resume_if_possible() SB_REQUIRES(role_);
@@ -81,7 +84,7 @@ class SessionImpl final : public Session {
   // ---- session_subscribe.cpp
   void on_subscribe(const wire::Subscribe& message) SB_REQUIRES(role_);
   void apply_change(Subscription& subscription, const wire::Subscribe& message) SB_REQUIRES(role_);
-  void on_unsubscribe(std::uint32_t subscription) SB_REQUIRES(role_);
+  void on_unsubscribe(std::uint32_t id) SB_REQUIRES(role_);
   void finish_subscription(Subscription& subscription) SB_REQUIRES(role_);
   void on_credit(const wire::Credit& credit) SB_REQUIRES(role_);
   void meet(Subscription& subscription, const std::shared_ptr<Channel>& channel) SB_REQUIRES(role_);
@@ -153,7 +156,7 @@ class SessionImpl final : public Session {
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
-  void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames)
+  void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) const
       SB_REQUIRES(role_);
   void lose(Reading& reading, std::uint64_t to, wire::GapReason kept_reason) SB_REQUIRES(role_);
   void add_gap(Reading& reading, wire::Gap gap) SB_REQUIRES(role_);

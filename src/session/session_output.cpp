@@ -134,7 +134,7 @@ bool SessionImpl::next_batch(Batch& batch) {
         Subscription& subscription = *reading.subscription;
         const auto keep = std::ranges::find_if(
             subscription.readings, [&](const auto& entry) { return entry.get() == &reading; });
-        const std::shared_ptr<Reading> last = *keep;
+        const std::shared_ptr<Reading> last = std::move(*keep);
         subscription.readings.erase(keep);
         end_reading(*last);
       }
@@ -219,7 +219,7 @@ void SessionImpl::add_gap(Reading& reading, wire::Gap gap) {
   reading.gaps.push_back(gap);
 }
 
-void SessionImpl::count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) {
+void SessionImpl::count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) const {
   reading.books->lost[static_cast<std::size_t>(reason)].fetch_add(frames,
                                                                   std::memory_order_relaxed);
   hub_.metrics.gap_frames[static_cast<unsigned>(reason)].add(frames);
@@ -578,13 +578,13 @@ void SessionImpl::abandon_parts(wire::GapReason reason) {
   if (!parts_.reading) return;
   Reading& reading = *parts_.reading;
   const frame::FrameInfo& info = parts_.frame.info();
-  send(wire::Gap{.subscription = reading.books->subscription,
-                 .channel = reading.channel->id,
-                 .epoch = info.epoch,
-                 .first = info.sequence,
-                 .last = info.sequence,
-                 .reason = reason,
-                 .frames = 1});
+  send_gap(wire::Gap{.subscription = reading.books->subscription,
+                     .channel = reading.channel->id,
+                     .epoch = info.epoch,
+                     .first = info.sequence,
+                     .last = info.sequence,
+                     .reason = reason,
+                     .frames = 1});
   reading.books->in_flight.fetch_sub(1, std::memory_order_relaxed);
   count_lost(reading, reason, 1);
   parts_ = PartsOut{};

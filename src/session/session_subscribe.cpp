@@ -238,7 +238,7 @@ void SessionImpl::set_claim(Reading& reading) {
 }
 
 void SessionImpl::end_reading(Reading& reading) {
-  for (const wire::Gap& gap : reading.gaps) send(gap);  // losses that were counted are told
+  for (const wire::Gap& gap : reading.gaps) send_gap(gap);  // losses that were counted are told
   reading.gaps.clear();
   if (reading.claim) {
     reading.channel->ring->remove_reliable(reading.claim.get());

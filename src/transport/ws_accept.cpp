@@ -20,7 +20,8 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
+#include <string>
+#include <system_error>
 #include <utility>
 
 namespace simbridge::transport::ws {
@@ -38,6 +39,10 @@ constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 constexpr int kAcceptsATurn = 64;
 constexpr milliseconds kBackOff{100};      // with a full table, until somebody may have left
 constexpr milliseconds kStopWait{10'000};  // connections end at once; longer is a defect
+
+std::string error_text(int number) {
+  return std::error_code(number, std::generic_category()).message();
+}
 
 struct Bound {
   Descriptor socket;
@@ -65,7 +70,7 @@ Result<Bound> bind_and_listen(const WebSocketOptions& options) {
   const auto system = [&](const char* what) {
     return fail(
         ErrorCode::kSystem,
-        fmt::format("{} {} port {}: {}", what, options.bind, options.port, std::strerror(errno)));
+        fmt::format("{} {} port {}: {}", what, options.bind, options.port, error_text(errno)));
   };
   Bound bound;
   bound.socket = Descriptor(
@@ -154,7 +159,7 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor> {
     log(LogLevel::kWarning,
         "accept_descriptors",
         "accept: {}; new peers wait (raise the limit of open files)",
-        std::strerror(errno));
+        error_text(errno));
     timer_.expires_after(kBackOff);
     timer_.async_wait([self = shared_from_this()](const error_code& ec) {
       if (!ec) self->accept();
@@ -187,6 +192,7 @@ class ListenerImpl final : public WebSocketListener {
  public:
   ListenerImpl(std::shared_ptr<Acceptor> acceptor, std::uint16_t port)
       : acceptor_(std::move(acceptor)), port_(port) {}
+  // NOLINTNEXTLINE(bugprone-exception-escape): without memory for one post there is no way on
   ~ListenerImpl() override { ListenerImpl::stop(); }
   ListenerImpl(const ListenerImpl&) = delete;
   ListenerImpl& operator=(const ListenerImpl&) = delete;

@@ -41,8 +41,8 @@ constexpr unsigned kSilentIntervals = 3;
 
 // Of the thread, not of the connection: an idle connection retains no buffer.
 std::span<std::byte> staging() {
-  thread_local const auto bytes = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
-  return {bytes.get(), kStagingBytes};
+  thread_local const auto kBytes = std::make_unique_for_overwrite<std::byte[]>(kStagingBytes);
+  return {kBytes.get(), kStagingBytes};
 }
 
 CloseCode code_of(CloseKind kind) {
@@ -171,7 +171,7 @@ class Connection final : public Live,
   void on_peer_close(std::uint16_t code, std::string_view /*reason*/) override {
     read_over_ = true;
     peer_closed_ = true;
-    inbound_->discard();
+    inbound_->discard();  // NOLINT(bugprone-unchecked-optional-access): who calls is a part of it
     if (ending_) return;
     answer_ = code;
     ending_ = CloseReason{CloseKind::kNormal, {}};
@@ -323,11 +323,14 @@ class Connection final : public Live,
     writer_.load(batch_->view(), text ? Opcode::kText : Opcode::kBinary);
   }
 
+  /// Once ending_ has a reason.
   void send_close() {
+    // NOLINTBEGIN(bugprone-unchecked-optional-access): the caller has looked
     // The peer's own code goes back to it (RFC 6455 5.5.1), unless this side began.
     const auto code = answer_ ? *answer_ : static_cast<std::uint16_t>(code_of(ending_->kind));
     around_.metrics.closes[metrics::close_code(code)].add();
     writer_.close(code, ending_->text);
+    // NOLINTEND(bugprone-unchecked-optional-access)
   }
 
   // Returns the bytes that were written; 0: nothing to write, or blocked, or broken.
@@ -401,6 +404,7 @@ class Connection final : public Live,
     inbound_.reset();
     if (!opened_.session) return;
     const Opened last = std::exchange(opened_, {});
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a connection ends with a reason
     last.session->on_closed(*ending_, peer_closed_);
   }
 

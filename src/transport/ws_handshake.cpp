@@ -72,8 +72,8 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
   }
 
   void read() {
-    std::array<std::byte, kReadBytes>
-        bytes;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by the read
+    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): filled by the read
+    std::array<std::byte, kReadBytes> bytes;
     const iovec buffer{.iov_base = bytes.data(), .iov_len = bytes.size()};
     const Transfer got = read_into(socket_.native_handle(), std::span(&buffer, 1));
     if (stage_ == Stage::kGone || stage_ == Stage::kAccepting) return;
@@ -147,6 +147,7 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
     stage_ = Stage::kGone;
     timer_.cancel();
     // Registered anew before this entry goes, so that the count never dips.
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): accept() took the place
     start_connection(around_, Descriptor(socket_.release()), std::move(*place_), upgrade_.rest());
     entry_ = {};
   }

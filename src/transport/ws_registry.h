@@ -39,6 +39,8 @@ class Registry : public std::enable_shared_from_this<Registry> {
     Entry() = default;
     Entry(std::shared_ptr<Registry> registry, std::uint64_t id)
         : registry_(std::move(registry)), id_(id) {}
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
     Entry(Entry&& other) noexcept
         : registry_(std::move(other.registry_)), id_(std::exchange(other.id_, 0)) {}
     Entry& operator=(Entry&& other) noexcept {

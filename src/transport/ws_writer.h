@@ -62,9 +62,11 @@ class Writer {
     Control(Opcode what, std::span<const std::byte> bytes);
     Opcode opcode;
     std::uint8_t size;
-    std::array<std::byte, kMaxControlBytes> payload;
+    std::array<std::byte, kMaxControlBytes> payload{};
   };
   // The write in progress: entries, and the small bytes that some of them point to.
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): 24 KiB that are written before they
+  // count
   struct Write {
     std::array<iovec, kMaxGather> entries;
     std::size_t first = 0;

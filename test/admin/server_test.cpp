@@ -36,6 +36,8 @@ class Client {
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     REQUIRE(connect(fd_, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
   }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
   Client(Client&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Client& operator=(Client&&) = delete;
   ~Client() {

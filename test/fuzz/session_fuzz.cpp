@@ -195,7 +195,7 @@ class Fuzzed {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const QuietProtobuf quiet;
+  static const wire::test::QuietProtobuf quiet;
   Input input({data, size});
   Fuzzed fuzzed;
   while (!input.empty()) fuzzed.step(input);

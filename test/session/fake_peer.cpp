@@ -37,9 +37,9 @@ session::ChannelSnapshot TestBridge::channel(const std::string& name) const {
 }
 
 std::optional<session::SubscriptionSnapshot> TestBridge::subscription(
-    std::uint64_t session, std::uint32_t id, const std::string& name) const {
+    std::uint64_t session, std::uint32_t id, const std::string& channel) const {
   for (const auto& one : hub->subscriptions()) {
-    if (one.session == session && one.id == id && one.channel == name) return one;
+    if (one.session == session && one.id == id && one.channel == channel) return one;
   }
   return std::nullopt;
 }
@@ -70,6 +70,21 @@ void TestBridge::check_books(bool at_rest) const {
         one.lost,
         one.waiting));
   }
+  if (!at_rest) return;
+  const auto& totals = session_metrics;
+  std::uint64_t lost = 0;
+  for (unsigned i = 0; i < wire::kGapReasons; ++i) lost += totals.gap_frames[i].value();
+  const std::uint64_t accounted = totals.delivered_frames.value() + totals.skipped_frames.value() +
+                                  lost + totals.broken_off_frames.value();
+  if (totals.promised_frames.value() == accounted) return;
+  throw std::runtime_error(
+      fmt::format("all sessions so far: promised {} are not delivered {} + skipped {} + lost {} + "
+                  "broken off {}",
+                  totals.promised_frames.value(),
+                  totals.delivered_frames.value(),
+                  totals.skipped_frames.value(),
+                  lost,
+                  totals.broken_off_frames.value()));
 }
 
 FakePeer::FakePeer(TestBridge& bridge,

@@ -46,6 +46,8 @@ class FakePeer final : public session::Peer {
                     bool hello = true,
                     const std::string& peer_key = {},
                     std::uint64_t max_message_bytes = 0);
+  FakePeer(const FakePeer&) = delete;
+  FakePeer& operator=(const FakePeer&) = delete;
   ~FakePeer() override;
 
   // ---- Peer

@@ -321,3 +321,24 @@ TEST_CASE("an id that is taken again while its last batch is on the way begins a
   CHECK(told == std::vector<std::string>{"1", "2", "ended", "state", "2"});
   bench.bridge.check_books();
 }
+
+TEST_CASE("frames that were on their way when a consumer broke off are counted as that",
+          "[session][gap]") {
+  TestBridge bridge;
+  FakePeer sensor(bridge);
+  sensor.advertise(1, "a");
+  {
+    FakePeer consumer(bridge);
+    consumer.subscribe(1, "a", [](auto& s) { s.set_queue_frames(100); });
+    consumer.pump();
+    consumer.reading = false;
+    for (std::uint64_t n = 1; n <= 3; ++n) sensor.frame(1, n);
+    consumer.pump();
+    REQUIRE(consumer.take_batch());
+    consumer.disconnect();
+  }
+  CHECK(bridge.session_metrics.promised_frames.value() == 3);
+  CHECK(bridge.session_metrics.broken_off_frames.value() == 3);
+  CHECK(bridge.session_metrics.delivered_frames.value() == 0);
+  bridge.check_books();
+}

@@ -232,7 +232,7 @@ TEST_CASE("what a sensor says passes as sent: depth images, opaque data, poses, 
     sensor.send(message);
     auto got = consumer.next_frame();
     REQUIRE(got);
-    v1::Frame sent = message.frame();
+    const v1::Frame& sent = message.frame();
     CHECK(got->subscription() == 1);
     got->clear_subscription();
     got->clear_result();

@@ -105,10 +105,11 @@ TEST_CASE("every fault of a frame has its code, and tells channel and sequence",
       {"checksum", v1::REJECT_CHECKSUM},
   };
   std::uint64_t sequence = 1;
-  for (const auto& [fault, code] : faults) {
+  for (const auto& row : faults) {
+    const std::string& fault = row.first;
     INFO(fault);
     const auto message = cloud(++sequence, [&](v1::Frame& frame) { make_bad(frame, fault); });
-    CHECK(bench.code(message) == code);
+    CHECK(bench.code(message) == row.second);
     CHECK(bench.last.channel() == message.frame().channel());
     CHECK(bench.last.sequence() == message.frame().sequence());
     CHECK(bench.last.subscription() == 0);

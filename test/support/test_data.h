@@ -15,7 +15,7 @@ inline std::optional<std::filesystem::path> data(const std::string& relative) {
   const char* given = std::getenv("SIMBRIDGE_TEST_DATA");
   const std::filesystem::path root =
       given != nullptr && *given != '\0' ? given : source_dir() / ".." / "shared";
-  const auto path = root / relative;
+  auto path = root / relative;
   if (std::filesystem::exists(path)) return path;
   std::cerr << "\n*** SKIPPED: no test data at " << path << "; set SIMBRIDGE_TEST_DATA ***\n";
   return std::nullopt;

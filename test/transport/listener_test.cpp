@@ -26,7 +26,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using session::CloseKind;
-using session::CloseReason;
 using session::Flow;
 using std::chrono::steady_clock;
 
@@ -124,7 +123,7 @@ TEST_CASE("a request that is no upgrade gets its status and a sentence", "[trans
        "400 Bad Request",
        "simbridge.v1",
        kSubprotocol},
-      {"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03",
+      {std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03", 11),  // TLS
        "400 Bad Request",
        "not an HTTP request",
        kMalformed},

@@ -48,6 +48,8 @@ class RawClient {
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     connected_ = ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
   RawClient(RawClient&& other) noexcept
       : socket_(std::exchange(other.socket_, -1)), connected_(other.connected_) {}
   RawClient& operator=(RawClient&&) = delete;
@@ -64,7 +66,7 @@ class RawClient {
     close();
   }
 
-  bool send(std::string_view bytes) {
+  bool send(std::string_view bytes) const {
     while (!bytes.empty()) {
       const auto n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n <= 0) return false;

@@ -12,7 +12,6 @@ namespace simbridge::test {
 namespace {
 
 using session::OutMessage;
-using transport::ws::Opcode;
 using transport::ws::Writer;
 
 std::span<const std::byte> bytes(std::string_view text) {
@@ -225,7 +224,7 @@ TEST_CASE("random batches, written in random pieces, are read as they were sent"
           return bytes(source).subspan(below(source.size() - size), size);
         };
         batch.push_back({pick(below(20) == 0 ? 8 : 5), pick(below(10) == 0 ? 8 : 6)});
-        sent.push_back("binary:");
+        sent.emplace_back("binary:");
         for (const auto part : {batch.back().prefix, batch.back().data}) {
           sent.back().append(reinterpret_cast<const char*>(part.data()), part.size());
         }

@@ -325,11 +325,12 @@ inline constexpr Metric kSessionRejectedRequests{
 inline constexpr Metric kSessionSubscriptions{.name = "simbridge_session_subscriptions",
                                               .type = Type::kGauge,
                                               .help = "Subscriptions that exist now."};
-inline constexpr Metric kSessionPromisedFrames{
-    .name = "simbridge_session_promised_frames_total",
-    .type = Type::kCounter,
-    .help =
-        "Frames promised to subscriptions; promised = delivered + skipped + gap frames + waiting."};
+inline constexpr Metric kSessionPromisedFrames{.name = "simbridge_session_promised_frames_total",
+                                               .type = Type::kCounter,
+                                               .help =
+                                                   "Frames promised to subscriptions; promised = "
+                                                   "delivered + skipped + gap frames + broken off "
+                                                   "+ on their way."};
 inline constexpr Metric kSessionDeliveredFrames{
     .name = "simbridge_session_delivered_frames_total",
     .type = Type::kCounter,
@@ -341,6 +342,12 @@ inline constexpr Metric kSessionSkippedFrames{
     .name = "simbridge_session_skipped_frames_total",
     .type = Type::kCounter,
     .help = "Frames left out by a subscription's own max_hz."};
+inline constexpr Metric kSessionBrokenOffFrames{
+    .name = "simbridge_session_broken_off_frames_total",
+    .type = Type::kCounter,
+    .help =
+        "Frames that were on their way when their consumer's connection ended; whether they "
+        "arrived is not known."};
 inline constexpr Metric kSessionGapFrames{
     .name = "simbridge_session_gap_frames_total",
     .type = Type::kCounter,
@@ -518,6 +525,7 @@ inline constexpr std::array kCatalogue{&kFrameBudget,
                                        &kSessionSkippedFrames,
                                        &kSessionGapFrames,
                                        &kSessionGaps,
+                                       &kSessionBrokenOffFrames,
                                        &kSessionReliableEnded,
                                        &kSessionAge,
                                        &kSessionOutbox,

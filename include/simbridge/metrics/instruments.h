@@ -54,6 +54,7 @@ struct SessionMetrics {
         delivered_frames(r.counter(kSessionDeliveredFrames)),
         delivered_bytes(r.counter(kSessionDeliveredBytes)),
         skipped_frames(r.counter(kSessionSkippedFrames)),
+        broken_off_frames(r.counter(kSessionBrokenOffFrames)),
         gap_frames(r.counters<unsigned>(kSessionGapFrames)),
         gaps(r.counters<unsigned>(kSessionGaps)),
         reliable_ended(r.counter(kSessionReliableEnded)),
@@ -77,6 +78,7 @@ struct SessionMetrics {
   Counter& delivered_frames;
   Counter& delivered_bytes;
   Counter& skipped_frames;
+  Counter& broken_off_frames;
   CounterFamily<unsigned> gap_frames;  // by GapReason's number
   CounterFamily<unsigned> gaps;        // by GapReason's number
   Counter& reliable_ended;
