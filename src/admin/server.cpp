@@ -87,6 +87,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     } else if (error == beast::error::timeout) {
       // Between two requests this is the everyday end of a keep-alive connection. The stream has
       // closed the socket with the time-out, so nothing more can be said.
+      // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it was reading
       if (parser_->got_some() || !answered_) shared_.metrics.refused[AdminRefusal::kTimeout].add();
     } else if (error &&
                error.category() == http::make_error_code(http::error::end_of_stream).category() &&
@@ -103,6 +104,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void respond() {
     const auto start = std::chrono::steady_clock::now();
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it has just read a request
     const http::request<http::string_body>& request = parser_->get();
     Answer made = answer(request.method_string(), request.target(), shared_.snapshots);
     shared_.metrics.request_time.observe(std::chrono::steady_clock::now() - start);
@@ -138,6 +140,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == beast::error::timeout)
       shared_.metrics.refused[metrics::AdminRefusal::kTimeout].add();
     if (error) return close();
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it has just been written
     const bool keep_alive = response_->keep_alive();
     response_.reset();
     answered_ = true;
@@ -175,6 +178,8 @@ class HttpServer final : public Server {
   HttpServer(ServerOptions options, Snapshots snapshots, metrics::AdminMetrics& metrics)
       : shared_{std::move(options), std::move(snapshots), metrics} {}
 
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer() override {
     if (!thread_.joinable()) return;
     asio::post(io_, [this] {
@@ -188,17 +193,22 @@ class HttpServer final : public Server {
 
   Result<void> listen() {
     error_code error;
+    // Which step failed is told in the words of the WebSocket listener.
+    const char* step = "socket for";
     const auto address = asio::ip::make_address(shared_.options.bind, error);
     const tcp::endpoint endpoint(address, shared_.options.port);
     if (!error) acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) step = "bind";
     if (!error) acceptor_.bind(endpoint, error);
+    if (!error) step = "listen on";
     if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
     if (!error) acceptor_.non_blocking(true, error);
     if (!error) port_ = acceptor_.local_endpoint(error).port();
     if (error) {
       return fail(ErrorCode::kSystem,
-                  fmt::format("cannot listen on {} port {}: {}",
+                  fmt::format("{} {} port {}: {}",
+                              step,
                               shared_.options.bind,
                               shared_.options.port,
                               error.message()));

@@ -126,19 +126,15 @@ class RunningBridge final : public Bridge {
                              snapshots(),
                              admin_metrics_);
     if (!admin) {
-      return fail(
-          ErrorCode::kSystem,
-          fmt::format("{}: {}; is another bridge running?", kAdminPort.key, admin.error().detail));
+      return fail(ErrorCode::kSystem, cannot_listen(kAdminPort, kAdminBind, admin.error()));
     }
     admin_ = *std::move(admin);
 
     auto websocket = transport::make_websocket_listener(
         websocket_options(config_), *pool_, *hub_, transport_metrics_);
     if (!websocket) {
-      return fail(
-          ErrorCode::kSystem,
-          fmt::format(
-              "{}: {}; is another bridge running?", kWebSocketPort.key, websocket.error().detail));
+      return fail(ErrorCode::kSystem,
+                  cannot_listen(kWebSocketPort, kWebSocketBind, websocket.error()));
     }
     websocket_ = *std::move(websocket);
     phase_.store(Phase::kReady, std::memory_order_relaxed);
@@ -189,6 +185,19 @@ class RunningBridge final : public Bridge {
   [[nodiscard]] std::size_t sessions() const override { return hub_->sessions(); }
 
  private:
+  /// Key, value, reason, what to do: the same for both listeners.
+  [[nodiscard]] std::string cannot_listen(const Knob& port,
+                                          const Knob& bind,
+                                          const Error& error) const {
+    return fmt::format(
+        "{}: {} cannot be had: {}; set another port (0 = any free one) or another {}, or end what "
+        "holds it (ss -ltnp tells)",
+        port.key,
+        config_.port(port),
+        error.detail,
+        bind.key);
+  }
+
   static constexpr milliseconds kDrainSlack{1'000};  // for the last closing handshakes
 
   void apply_live(const Knob& knob) {

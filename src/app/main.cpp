@@ -11,9 +11,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace simbridge::app {
@@ -48,6 +52,35 @@ int print_config(const Given& given, bool json) {
   return kExitDone;
 }
 
+/// A number within bounds, with words for them: CLI11's own would print limits of 309 digits.
+CLI::Validator number_from(double low,
+                           double high,
+                           const std::string& allowed,
+                           bool or_zero = false) {
+  const auto check = [=](const std::string& word) -> std::string {
+    double number = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+    const bool is_number = error == std::errc{} && end == word.data() + word.size();
+    if (is_number && ((number >= low && number <= high) || (or_zero && number == 0))) return {};
+    return fmt::format("{} is not {}", word, allowed);
+  };
+  return {check, ""};
+}
+
+CLI::Validator seconds_or_zero() {
+  return number_from(0, 1e9, "a number of seconds, 0 to 1000000000");
+}
+
+CLI::Validator timeout_seconds() {
+  return number_from(0.001, 3600, "a number of seconds, 0.001 to 3600");
+}
+
+/// Words arrive as they were typed; see with_hidden_brackets().
+void take_words_as_typed(CLI::App& command) {
+  for (CLI::Option* option : command.get_options())
+    if (option->get_items_expected_max() > 0) option->transform(CLI::Validator(show_brackets, ""));
+}
+
 void add_send(CLI::App& root, client::SendOptions& options) {
   CLI::App& send =
       *root.add_subcommand("send", "Send recordings or a simulated sensor to a bridge");
@@ -59,11 +92,12 @@ void add_send(CLI::App& root, client::SendOptions& options) {
   send.add_option("--telemetry",
                   options.telemetry_bytes,
                   "Opaque frames of so many bytes, on NAME/telemetry beside another source");
-  send.add_option(
-          "--rate",
-          options.rate_hz,
-          "Frames a second; 0 = 10 for --simulate and --telemetry, as fast as the window for files")
-      ->check(CLI::NonNegativeNumber);
+  send.add_option("--rate",
+                  options.rate_hz,
+                  "Frames a second, 0.001 to 1000000; 0 = 10 for --simulate and --telemetry, as "
+                  "fast as the window for files")
+      ->check(number_from(
+          0.001, 1e6, "from 0.001 to 1000000 frames a second, or 0 for the default", true));
   send.add_option(
       "--count",
       options.count,
@@ -71,7 +105,8 @@ void add_send(CLI::App& root, client::SendOptions& options) {
   send.add_flag("--loop", options.loop, "Begin again after the last file");
   send.add_option("--state",
                   options.state_file,
-                  "Keeps peer key, epoch and last acknowledged sequence over restarts");
+                  "A file for peer key, epoch and last acknowledged sequence, so that the next run "
+                  "goes on where this one was; one sender at a time");
   send.add_option("--policy", options.policy, "drop-oldest or backpressure")
       ->check(CLI::IsMember({"drop-oldest", "backpressure"}));
   send.add_flag("--latched",
@@ -90,11 +125,16 @@ void add_send(CLI::App& root, client::SendOptions& options) {
   send.add_option("--connect-for",
                   options.connect_for_s,
                   "Try the first connection for so many seconds; 0 = once")
-      ->check(CLI::NonNegativeNumber);
+      ->check(seconds_or_zero());
   send.add_option("--give-up-after",
                   options.give_up_after_s,
                   "Seconds without a connection, later on; 0 = never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(seconds_or_zero());
+  send.add_flag("--reconnect",
+                options.reconnect,
+                "Wait for a bridge whose first answer is 503 (it drains, or is full); broken "
+                "connections are mended in any case");
+  take_words_as_typed(send);
 }
 
 void add_watch(CLI::App& root, client::WatchOptions& options) {
@@ -109,7 +149,7 @@ void add_watch(CLI::App& root, client::WatchOptions& options) {
                   "none, last (default), all, or from EPOCH:SEQUENCE (NAME=EPOCH:SEQUENCE…)")
       ->expected(1, 4096);
   watch.add_option("--max-hz", options.max_hz, "Frames a second and channel, at most")
-      ->check(CLI::NonNegativeNumber);
+      ->check(number_from(0, 1e6, "from 0 to 1000000 frames a second; 0 = all"));
   watch.add_flag(
       "--reliable", options.reliable, "Frames of backpressure channels wait for this consumer");
   watch.add_option("--credit",
@@ -120,24 +160,26 @@ void add_watch(CLI::App& root, client::WatchOptions& options) {
       "--queue-frames", options.queue_frames, "How far to trail before jumping to the newest");
   watch.add_option("--queue-bytes", options.queue_bytes, "The same in bytes");
   watch.add_option("--count", options.count, "Frames, then the end");
-  watch.add_option("--for", options.for_s, "Seconds, then the end")->check(CLI::NonNegativeNumber);
+  watch.add_option("--for", options.for_s, "Seconds, then the end")->check(seconds_or_zero());
   watch.add_flag("--reconnect",
                  options.reconnect,
-                 "Come back after a broken connection, and go on from the last frames");
+                 "Come back after a broken connection, and go on from the last frames; wait for a "
+                 "bridge whose first answer is 503");
   watch
       .add_option(
           "--give-up-after", options.give_up_after_s, "Seconds without a connection; 0 = never")
-      ->check(CLI::NonNegativeNumber);
+      ->check(seconds_or_zero());
   watch
       .add_option("--connect-for",
                   options.connect_for_s,
                   "Try the first connection for so many seconds; 0 = once")
-      ->check(CLI::NonNegativeNumber);
+      ->check(seconds_or_zero());
   watch.add_option("--max-message-bytes",
                    options.max_message_bytes,
                    "That this consumer accepts; 0 = the bridge's limit");
   watch.add_option("--name", options.name, "Of this peer, for logs");
   watch.add_option("--token", options.token, "Bearer token");
+  take_words_as_typed(watch);
 }
 
 int run_command_line(int argc, char** argv) {
@@ -179,18 +221,25 @@ int run_command_line(int argc, char** argv) {
       .add_option("url", info.url, "ws://HOST:PORT or, for the admin server, http://HOST:PORT")
       ->required();
   info_command.add_flag("--json", info.json, "As JSON");
-  info_command.add_option("--timeout", info.timeout_s, "Seconds")->check(CLI::PositiveNumber);
+  info_command.add_option("--timeout", info.timeout_s, "Seconds")->check(timeout_seconds());
   info_command.add_option("--token", info.token, "Bearer token");
   client::HealthOptions health;
   CLI::App& health_command =
       *root.add_subcommand("health", "Ask the admin server whether the bridge is ready");
-  health_command.add_option("url", health.url, "http://HOST:PORT of the admin server")
+  health_command
+      .add_option(
+          "url",
+          health.url,
+          "http://HOST:PORT of the admin server; with /healthz at its end: only whether it lives")
       ->capture_default_str();
-  health_command.add_option("--timeout", health.timeout_s, "Seconds")->check(CLI::PositiveNumber);
-  health_command.footer("Exit codes: 0 ready, 1 not ready, 3 unreachable.");
+  health_command.add_option("--timeout", health.timeout_s, "Seconds")->check(timeout_seconds());
+  health_command.footer(
+      "Exit codes: 0 ready, 1 not ready or no bridge, 2 command line, 3 unreachable.");
 
   try {
-    root.parse(argc, argv);
+    std::vector<std::string> words = with_hidden_brackets({argv + 1, argv + argc});
+    std::ranges::reverse(words);  // CLI11 takes them from the back
+    root.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
     // --help and --version are "errors" with code 0; every other one is a command line that is
     // wrong.
@@ -214,6 +263,8 @@ int run_command_line(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    // Before anything else: the default action of an early signal would cut the start off.
+    if (argc > 1 && std::string_view(argv[1]) == "serve") simbridge::app::hold_signals();
     return simbridge::app::run_command_line(argc, argv);
   } catch (const std::exception& error) {
     static_cast<void>(std::fprintf(stderr, "simbridge: %s\n", error.what()));

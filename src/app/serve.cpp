@@ -132,10 +132,14 @@ void drain(Bridge& bridge, const char* why) {
 
 }  // namespace
 
-int serve(const Given& given) {
-  keep_standard_descriptors();
+void hold_signals() {
   const sigset_t signals = our_signals();
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+int serve(const Given& given) {
+  hold_signals();
+  keep_standard_descriptors();
   // A peer that went is an error of write(), not the end of the process.
   static_cast<void>(std::signal(SIGPIPE, SIG_IGN));
   const Result<Loaded> loaded = load_config(given);

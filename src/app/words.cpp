@@ -22,7 +22,23 @@ bool is_position(std::string_view word) {
          is_digits(numbers.substr(colon + 1));
 }
 
+constexpr char kMark = '\x01';
+
 }  // namespace
+
+std::vector<std::string> with_hidden_brackets(std::vector<std::string> words) {
+  for (std::string& word : words) {
+    const bool taken_apart = word.starts_with('[') && word.ends_with(']');
+    // A word that has a mark of its own gets a second one, and so keeps the first.
+    if (taken_apart || word.starts_with(kMark)) word.insert(word.begin(), kMark);
+  }
+  return words;
+}
+
+std::string show_brackets(std::string& word) {
+  if (word.starts_with(kMark)) word.erase(0, 1);
+  return {};
+}
 
 void split_history(std::vector<std::string>& words, std::vector<std::string>& globs) {
   if (words.empty()) return;

@@ -11,6 +11,7 @@ namespace simbridge::client {
 
 struct Reconnect {
   bool enabled = true;                // false: the first connection is the only one
+  bool wait_when_told = false;        // "later" (503, 429) as first answer is waited out too
   milliseconds connect_for{0};        // how long the first connection is tried; 0 = once
   milliseconds give_up_after{60000};  // without a connection, later on; 0 = never
 };
@@ -19,6 +20,10 @@ class Backoff {
  public:
   explicit Backoff(const Reconnect& options) : options_(options) { start(); }
 
+  /// Somebody is there, and asks us to come later: from now on we wait as for one we knew.
+  void told_to_wait() {
+    if (options_.wait_when_told) first_ = false;
+  }
   /// The connection is there (welcomed).
   void succeeded() {
     delay_ = kDelayMin;
@@ -35,6 +40,8 @@ class Backoff {
     const auto patience = first_ ? options_.connect_for : options_.give_up_after;
     const bool for_ever = !first_ && patience == milliseconds(0);
     next_ = now + jittered(std::max(wait, delay_));
+    // Asked for more than our patience, we try once more when it ends.
+    if (!for_ever) next_ = std::min(next_, since_ + patience);
     delay_ = std::min(delay_ * 2, kDelayMax);
     return for_ever || now - since_ < patience;
   }

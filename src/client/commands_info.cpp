@@ -129,28 +129,28 @@ std::string as_json(const WelcomeInfo& welcome, const ChannelList& channels) {
   return JsonLine().add_raw("welcome", head).add_raw("channels", list + "]").str();
 }
 
-void print_text(const Console& console, const WelcomeInfo& welcome, const ChannelList& channels) {
-  print(console,
-        fmt::format("bridge {} {}, boot {:016x}, messages up to {} bytes, frames up to {} bytes",
-                    welcome.bridge,
-                    welcome.version,
-                    welcome.boot_id,
-                    welcome.max_message_bytes,
-                    welcome.max_frame_bytes));
-  print(console, fmt::format("{} channels", channels.size()));
+std::string as_text(const WelcomeInfo& welcome, const ChannelList& channels) {
+  auto text =
+      fmt::format("bridge {} {}, boot {:016x}, messages up to {} bytes, frames up to {} bytes",
+                  welcome.bridge,
+                  welcome.version,
+                  welcome.boot_id,
+                  welcome.max_message_bytes,
+                  welcome.max_frame_bytes);
+  text += fmt::format("\n{} channels", channels.size());
   for (const auto& channel : channels)
-    print(console,
-          fmt::format("  {:>5} {} {} {}{} frames {}..{} epoch {}{}{}",
-                      channel.id(),
-                      json_string(channel.name()),
-                      channel.live() ? "live" : "idle",
-                      policy_name(channel.policy()),
-                      channel.latched() ? " latched" : "",
-                      channel.first_sequence(),
-                      channel.last_sequence(),
-                      channel.epoch(),
-                      channel.schema().empty() ? "" : " schema ",
-                      channel.schema().empty() ? "" : json_string(channel.schema())));
+    text += fmt::format("\n  {:>5} {} {} {}{} frames {}..{} epoch {}{}{}",
+                        channel.id(),
+                        json_string(channel.name()),
+                        channel.live() ? "live" : "idle",
+                        policy_name(channel.policy()),
+                        channel.latched() ? " latched" : "",
+                        channel.first_sequence(),
+                        channel.last_sequence(),
+                        channel.epoch(),
+                        channel.schema().empty() ? "" : " schema ",
+                        channel.schema().empty() ? "" : json_string(channel.schema()));
+  return text;
 }
 
 int info_of_bridge(const InfoOptions& options, const Console& console) {
@@ -163,31 +163,84 @@ int info_of_bridge(const InfoOptions& options, const Console& console) {
   if (!peer) return exit_of(console, "info", peer.error());
   const auto channels = all_channels(**peer, timeout);
   if (!channels) return exit_of(console, "info", channels.error());
-  if (options.json) {
-    print(console, as_json((*peer)->welcome(), *channels));
-  } else {
-    print_text(console, (*peer)->welcome(), *channels);
-  }
+  const auto& welcome = (*peer)->welcome();
+  const bool printed = print(
+      console, "info", options.json ? as_json(welcome, *channels) : as_text(welcome, *channels));
   (*peer)->goodbye("done");
   (*peer)->close();
-  return number(Exit::kDone);
+  return number(printed ? Exit::kDone : Exit::kFailed);
 }
 
-int info_of_admin(Url url, const InfoOptions& options, const Console& console) {
-  if (url.path == "/") url.path = "/api/v1/limits";
+/// A WebSocket listener answers plain HTTP too, with a sentence that names what it wants.
+bool is_websocket_port(const HttpAnswer& answer) {
+  return answer.status == 426 || (answer.status == 404 && answer.body.contains("WebSocket peers"));
+}
+
+bool is_json(std::string_view body) {
+  const auto begin = body.find_first_not_of(" \t\r\n");
+  return begin != std::string_view::npos && (body[begin] == '{' || body[begin] == '[');
+}
+
+int info_of_admin(const Url& given, const InfoOptions& options, const Console& console) {
+  Url url = given;
+  const bool limits = url.path == "/";
+  if (limits) url.path = "/api/v1/limits";
   const auto answer = http_get(url, timeout_of(options.timeout_s));
   if (!answer) return exit_of(console, "info", answer.error());
-  if (answer->status != 200) {
+  const auto asked = url.authority() + url.path;
+  if (is_websocket_port(*answer)) {
     say(console,
-        "simbridge info: {}{} answered HTTP {}",
-        url.authority(),
-        url.path,
-        answer->status);
+        "simbridge info: {} answered HTTP {}: this looks like the WebSocket port; ask ws://{}, or "
+        "the admin port by http://",
+        asked,
+        answer->status,
+        url.authority());
+    return number(Exit::kFailed);
+  }
+  if (answer->status != 200) {
+    say(console, "simbridge info: {} answered HTTP {}", asked, answer->status);
     const bool refused = answer->status == 401 || answer->status == 403 || answer->status == 503;
     return number(refused ? Exit::kRefused : Exit::kFailed);
   }
-  print(console, options.json ? answer->body : indented(answer->body));
-  return number(Exit::kDone);
+  if (limits && !is_json(answer->body)) {
+    say(console,
+        "simbridge info: {} answered something that is not the admin side of a bridge",
+        asked);
+    return number(Exit::kFailed);
+  }
+  const bool raw = options.json || !is_json(answer->body);
+  const bool printed = print(console, "info", raw ? answer->body : indented(answer->body));
+  return number(printed ? Exit::kDone : Exit::kFailed);
+}
+
+/// What a healthy bridge says there; empty: no health is told at this path.
+std::string_view good_answer(std::string_view path) {
+  if (path == "/readyz") return "ready";
+  return path == "/healthz" ? "ok" : "";
+}
+
+int judge_health(const HttpAnswer& answer,
+                 std::string_view good,
+                 std::string_view asked,
+                 const Console& console) {
+  std::string_view body = answer.body;
+  while (body.ends_with('\n')) body.remove_suffix(1);
+  if (answer.status == 200 && body == good)
+    return number(print(console, "health", body) ? Exit::kDone : Exit::kFailed);
+  if (answer.status == 503) {
+    static_cast<void>(print(console, "health", body.empty() ? "HTTP 503" : body));
+    return number(Exit::kFailed);  // whether it could be printed or not
+  }
+  // Whoever is there says nothing about a bridge's health, whatever his status means to him.
+  say(console,
+      "simbridge health: {} answered HTTP {}, not \"{}\": {}",
+      asked,
+      answer.status,
+      good,
+      is_websocket_port(answer) ? "this looks like the WebSocket port; health is told at the admin "
+                                  "port"
+                                : "this is not the admin port of a bridge");
+  return number(Exit::kFailed);
 }
 
 }  // namespace
@@ -198,7 +251,7 @@ int run_info(const InfoOptions& options, const Console& console) {
     say(console, "simbridge info: {}", url.error().detail);
     return number(Exit::kConfiguration);
   }
-  if (url->scheme == Url::Scheme::kHttp) return info_of_admin(std::move(*url), options, console);
+  if (url->scheme == Url::Scheme::kHttp) return info_of_admin(*url, options, console);
   return info_of_bridge(options, console);
 }
 
@@ -211,12 +264,16 @@ int run_health(const HealthOptions& options, const Console& console) {
     return number(Exit::kConfiguration);
   }
   if (url->path == "/") url->path = "/readyz";
+  const auto good = good_answer(url->path);
+  if (good.empty()) {
+    say(console,
+        "simbridge health: it asks /readyz, or /healthz where the address ends so; not {}",
+        json_string(url->path));
+    return number(Exit::kConfiguration);
+  }
   const auto answer = http_get(*url, timeout_of(options.timeout_s));
   if (!answer) return exit_of(console, "health", answer.error());
-  std::string_view body = answer->body;
-  while (body.ends_with('\n')) body.remove_suffix(1);
-  print(console, body.empty() ? fmt::format("HTTP {}", answer->status) : std::string(body));
-  return number(answer->status == 200 ? Exit::kDone : Exit::kFailed);
+  return judge_health(*answer, good, url->authority() + url->path, console);
 }
 
 }  // namespace simbridge::client

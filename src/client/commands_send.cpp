@@ -1,9 +1,11 @@
+#include "client/channel_name.h"
 #include "client/console.h"
 #include "client/frame_sources.h"
 #include "client/json_line.h"
 #include "client/messages.h"
 #include "client/sender.h"
 #include "client/state_file.h"
+#include "client/state_lock.h"
 #include "client/stop_signals.h"
 #include "simbridge/client/commands.h"
 
@@ -17,6 +19,8 @@ namespace simbridge::client {
 namespace {
 
 constexpr double kDefaultRate = 10;
+constexpr double kRateMin = 0.001;
+constexpr double kRateMax = 1'000'000;
 constexpr milliseconds kSaveEvery{200};
 constexpr milliseconds kLastAcksWait{5000};
 constexpr milliseconds kGoodbyeWait{2000};
@@ -53,6 +57,7 @@ class SendCommand {
  private:
   std::optional<Exit> check();
   std::optional<Exit> add_sources();
+  std::optional<Exit> lock();
   std::optional<Exit> load();
   void start();
   std::optional<Exit> stream();
@@ -61,7 +66,7 @@ class SendCommand {
   std::optional<Exit> last_acks();
   std::optional<Exit> save(bool always);
   Exit end(std::optional<Exit> failed);
-  void summary(Exit exit) const;
+  [[nodiscard]] bool summary(Exit exit) const;
   Exit say_error(const Error& error) const;
   [[nodiscard]] bool stop() const;
 
@@ -69,6 +74,7 @@ class SendCommand {
   const Console& console_;
   SendPolicy policy_ = SendPolicy::kDefault;
   std::vector<Stream> streams_;
+  StateLock lock_;
   SendState state_;
   SendState saved_;
   Monotonic save_due_;
@@ -84,7 +90,11 @@ std::optional<Exit> SendCommand::check() {
   const auto url = parse_url(options_.to);
   if (!url) return wrong(url.error().detail);
   if (url->scheme != Url::Scheme::kWebSocket) return wrong("--to is a ws:// address");
-  if (options_.channel.empty()) return wrong("--channel NAME is missing");
+  const bool two =
+      options_.telemetry_bytes > 0 && (!options_.files.empty() || !options_.simulate.empty());
+  for (const auto& name : {options_.channel, two ? options_.channel + "/telemetry" : "a"}) {
+    if (const auto fault = fault_of_name(name); !fault.empty()) return wrong("--channel " + fault);
+  }
   if (!options_.simulate.empty() && options_.simulate != "lidar")
     return wrong(fmt::format("--simulate knows lidar, not \"{}\"", options_.simulate));
   if (!options_.files.empty() && !options_.simulate.empty())
@@ -93,8 +103,14 @@ std::optional<Exit> SendCommand::check() {
     return wrong("nothing to send: name PCD files, or give --simulate lidar or --telemetry BYTES");
   if (options_.telemetry_bytes > kTelemetryBytesMax)
     return wrong(fmt::format("--telemetry: at most {}", kTelemetryBytesMax));
-  if (!std::isfinite(options_.rate_hz) || options_.rate_hz < 0)
-    return wrong("--rate is a number of frames a second, 0 or more");
+  // Not a number is in no range either.
+  const bool in_range = options_.rate_hz >= kRateMin && options_.rate_hz <= kRateMax;
+  if (options_.rate_hz != 0 && !in_range)
+    return wrong(
+        fmt::format("--rate is from {} to {} frames a second, or 0 for the default; not {}",
+                    kRateMin,
+                    kRateMax,
+                    options_.rate_hz));
   if (options_.rings == 0 || options_.azimuths == 0 ||
       std::uint64_t{options_.rings} * options_.azimuths > kLidarPointsMax)
     return wrong(fmt::format("--rings times --azimuths is from 1 to {}", kLidarPointsMax));
@@ -114,8 +130,9 @@ std::optional<Exit> SendCommand::add_sources() {
   if (!options_.files.empty()) {
     auto source = make_file_source(options_.files);
     if (!source) {
+      // Nobody was asked for anything yet: a file that is broken is as wrong as one not there.
       say(console_, "simbridge send: {}", source.error().detail);
-      return source.error().code == ErrorCode::kUnavailable ? Exit::kConfiguration : Exit::kFailed;
+      return Exit::kConfiguration;
     }
     const auto once = options_.loop ? 0 : (*source)->round();
     streams_.push_back({.source = std::move(*source),
@@ -144,8 +161,22 @@ std::optional<Exit> SendCommand::add_sources() {
   return std::nullopt;
 }
 
+std::optional<Exit> SendCommand::lock() {
+  const auto wrong = [&](const Error& error) {
+    say(console_, "simbridge send: --state: {}", error.detail);
+    return Exit::kConfiguration;
+  };
+  if (const auto fit = check_state_path(options_.state_file); !fit) return wrong(fit.error());
+  auto lock = StateLock::take(options_.state_file,
+                              fmt::format("simbridge send --channel {}", options_.channel));
+  if (!lock) return wrong(lock.error());
+  lock_ = std::move(*lock);
+  return std::nullopt;
+}
+
 std::optional<Exit> SendCommand::load() {
   if (!options_.state_file.empty()) {
+    if (const auto failed = lock()) return failed;
     auto loaded = load_state(options_.state_file);
     if (!loaded) {
       say(console_, "simbridge send: --state: {}", loaded.error().detail);
@@ -171,7 +202,8 @@ void SendCommand::start() {
                               .agent = std::string(kAgent),
                               .peer_key = state_.peer_key,
                               .token = options_.token},
-                     .reconnect = {.connect_for = patience(options_.connect_for_s),
+                     .reconnect = {.wait_when_told = options_.reconnect,
+                                   .connect_for = patience(options_.connect_for_s),
                                    .give_up_after = patience(options_.give_up_after_s)}};
   if (!options_.quiet)
     sender.say = [this](std::string_view text) {
@@ -287,12 +319,15 @@ Exit SendCommand::end(std::optional<Exit> failed) {
   sender_->goodbye(stop() ? "stopped" : "done", now() + kGoodbyeWait);
   if (const auto not_saved = save(true); not_saved && !failed) failed = not_saved;
   auto exit = failed.value_or(Exit::kDone);
+  if (exit == Exit::kDone && !sender_->ever_connected()) {
+    say(console_, "simbridge send: {} was never reached", options_.to);
+    exit = Exit::kUnreachable;
+  }
   if (exit == Exit::kDone && !stop() && sender_->counters().rejected > 0) exit = Exit::kRefused;
-  summary(exit);
-  return exit;
+  return summary(exit) ? exit : Exit::kFailed;
 }
 
-void SendCommand::summary(Exit exit) const {
+bool SendCommand::summary(Exit exit) const {
   const auto& counters = sender_->counters();
   const double seconds = std::chrono::duration<double>(now() - began_).count();
   const auto waiting = sender_->unacknowledged();
@@ -308,7 +343,7 @@ void SendCommand::summary(Exit exit) const {
         sender_->reconnects(),
         seconds,
         static_cast<double>(counters.sent_bytes) / 1e6 / std::max(seconds, 1e-9));
-  if (!options_.json) return;
+  if (!options_.json) return true;
   std::string channels;
   for (const auto& stream : streams_) {
     channels += channels.empty() ? "[" : ",";
@@ -319,19 +354,20 @@ void SendCommand::summary(Exit exit) const {
                     .add("acknowledged_sequence", sender_->acknowledged(stream.channel))
                     .str();
   }
-  print(console_,
-        JsonLine("summary")
-            .add("sent", counters.sent)
-            .add("acknowledged", counters.acknowledged)
-            .add("rejected", counters.rejected)
-            .add("unacknowledged", waiting)
-            .add("retransmitted", counters.retransmitted)
-            .add("reconnects", sender_->reconnects())
-            .add("bytes", counters.sent_bytes)
-            .add("seconds", seconds)
-            .add("exit", static_cast<int>(exit))
-            .add_raw("channels", channels + "]")
-            .str());
+  return print(console_,
+               "send",
+               JsonLine("summary")
+                   .add("sent", counters.sent)
+                   .add("acknowledged", counters.acknowledged)
+                   .add("rejected", counters.rejected)
+                   .add("unacknowledged", waiting)
+                   .add("retransmitted", counters.retransmitted)
+                   .add("reconnects", sender_->reconnects())
+                   .add("bytes", counters.sent_bytes)
+                   .add("seconds", seconds)
+                   .add("exit", static_cast<int>(exit))
+                   .add_raw("channels", channels + "]")
+                   .str());
 }
 
 int SendCommand::run() {

@@ -1,3 +1,4 @@
+#include "client/channel_name.h"
 #include "client/console.h"
 #include "client/stop_signals.h"
 #include "client/watch_output.h"
@@ -58,11 +59,13 @@ class WatchCommand {
   void watch();
   Exit end();
   void on_error(const Error& error);
+  void flush();
   [[nodiscard]] bool over();
   [[nodiscard]] bool stop() const;
 
   WatchOptions options_;
   const Console& console_;
+  SystemClock clock_;
   HistoryMode history_ = HistoryMode::kLast;
   std::vector<SubscribeFrom> from_;
   std::unique_ptr<WatchOutput> output_;
@@ -85,6 +88,9 @@ std::optional<Exit> WatchCommand::check() {
   if (options_.globs.empty()) options_.globs = {"**"};
   if (options_.globs.size() > kSubscriptionsMax)
     return wrong(fmt::format("at most {} patterns", kSubscriptionsMax));
+  for (const auto& glob : options_.globs) {
+    if (const auto fault = fault_of_pattern(glob); !fault.empty()) return wrong("pattern " + fault);
+  }
   if (!std::isfinite(options_.max_hz) || options_.max_hz < 0)
     return wrong("--max-hz is a number of frames a second, 0 or more");
   if (!std::isfinite(options_.for_s) || options_.for_s < 0)
@@ -147,24 +153,28 @@ void WatchCommand::start() {
   const auto patience = [](double seconds) {
     return milliseconds(static_cast<std::int64_t>(std::clamp(seconds, 0.0, 1e9) * 1000));
   };
-  output_ =
-      options_.json ? make_json_output(console_, options_.sha256) : make_table_output(console_);
+  output_ = options_.json ? make_json_output(console_, options_.sha256)
+                          : make_table_output(console_, clock_);
   LinkOptions link{.peer = {.url = options_.from,
                             .name = options_.name,
                             .agent = std::string(kAgent),
                             .token = options_.token,
                             .max_message_bytes = options_.max_message_bytes},
                    .reconnect = {.enabled = options_.reconnect,
+                                 .wait_when_told = options_.reconnect,
                                  .connect_for = patience(options_.connect_for_s),
                                  .give_up_after = patience(options_.give_up_after_s)},
-                   .say = [this](std::string_view text) {
-                     if (options_.json) say(console_, "simbridge watch: {}", text);
-                   }};
+                   .say =
+                       [this](std::string_view text) {
+                         if (options_.json) say(console_, "simbridge watch: {}", text);
+                       },
+                   .waiting =
+                       [this](std::string_view text) {
+                         output_->status("WARNING", "waiting", text);
+                       }};
   WatchCallbacks callbacks{
       .frame =
           [this](const WatchedFrame& frame) {
-            // What was already under way when the count was full is in the books, not in the lines.
-            if (options_.count != 0 && shown_ >= options_.count) return;
             ++shown_;
             output_->frame(frame);
           },
@@ -176,6 +186,7 @@ void WatchCommand::start() {
             output_->drain(drain);
           }};
   watcher_ = std::make_unique<Watcher>(std::move(link), subscriptions(), std::move(callbacks));
+  if (options_.count != 0) watcher_->want(options_.count);
   if (options_.for_s > 0) until_ = now() + patience(options_.for_s);
 }
 
@@ -218,11 +229,16 @@ void WatchCommand::watch() {
     if (auto stepped = watcher_->step(std::min(until_, now() + std::chrono::milliseconds(100)));
         !stepped)
       on_error(stepped.error());
-    if (!output_->flush() && reason_.empty()) {
-      reason_ = "output";
-      exit_ = Exit::kFailed;
-    }
+    flush();
   }
+}
+
+void WatchCommand::flush() {
+  const auto written = output_->flush();
+  if (written || reason_ == "output") return;
+  say(console_, "simbridge watch: {}", written.error().detail);
+  reason_ = "output";
+  if (exit_ == Exit::kDone) exit_ = Exit::kFailed;
 }
 
 Exit WatchCommand::end() {
@@ -237,7 +253,11 @@ Exit WatchCommand::end() {
   output_->end({.reason = reason_,
                 .reconnects = watcher_->reconnects(),
                 .subscriptions = &watcher_->subscriptions()});
-  output_->flush();
+  flush();
+  if (exit_ == Exit::kDone && !watcher_->ever_connected()) {
+    say(console_, "simbridge watch: {} was never reached", options_.from);
+    return Exit::kUnreachable;
+  }
   const bool short_of_count = options_.count != 0 && shown_ < options_.count;
   if (exit_ == Exit::kDone && short_of_count && reason_ != "signal") return Exit::kFailed;
   return exit_;

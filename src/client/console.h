@@ -1,12 +1,15 @@
 #pragma once
 // What: how the commands speak: sentences to err, results to out, each line whole and at once.
 // Owner: nobody, functions.   Threads: one at a time.
+#include "simbridge/base/result.h"
 #include "simbridge/client/commands.h"
 
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
 namespace simbridge::client {
@@ -19,10 +22,22 @@ void say(const Console& console, fmt::format_string<Args...> text, Args&&... arg
   static_cast<void>(std::fflush(console.err));  // nobody to tell
 }
 
-/// False once the reader of our output is gone.
-inline bool print(const Console& console, std::string_view line) {
-  return std::fwrite(line.data(), 1, line.size(), console.out) == line.size() &&
-         std::fputc('\n', console.out) != EOF && std::fflush(console.out) == 0;
+/// The error says why the reader of our output gets no more: it is gone, or its disk is full.
+[[nodiscard]] inline Result<void> write_out(const Console& console, std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), console.out) == text.size() &&
+      std::fflush(console.out) == 0)
+    return {};
+  return fail(ErrorCode::kSystem,
+              fmt::format("cannot write the output: {}", std::generic_category().message(errno)));
+}
+
+/// One line to the output. false: it could not be written, which is said.
+[[nodiscard]] inline bool print(const Console& console,
+                                std::string_view command,
+                                std::string_view line) {
+  const auto written = write_out(console, fmt::format("{}\n", line));
+  if (!written) say(console, "simbridge {}: {}", command, written.error().detail);
+  return written.has_value();
 }
 
 }  // namespace simbridge::client

@@ -68,7 +68,12 @@ Result<void> Link::connect() {
     // 503 is a bridge that is full or draining, 429 one that is called too often: both pass.
     const bool passing = failure.http_status == 503 || failure.http_status == 429;
     if (failure.http_status != 0 && !passing) return std::unexpected(failure.error);
+    if (passing) backoff_.told_to_wait();
     if (!backoff_.failed(failure.retry_after)) return std::unexpected(failure.error);
+    if (passing && !std::exchange(told_to_wait_, true)) {
+      const auto& tell = options_.waiting ? options_.waiting : options_.say;
+      if (tell) tell(fmt::format("{}; trying again", failure.error.detail));
+    }
     return {};
   }
   socket_ = std::move(*socket);
@@ -106,6 +111,7 @@ void Link::on_welcome(const v1::ServerMessage& message) {
                   welcome_->version,
                   welcome_->session));
   ever_connected_ = true;
+  told_to_wait_ = false;
   backoff_.succeeded();
 }
 

@@ -19,7 +19,8 @@ namespace simbridge::client {
 struct LinkOptions {
   PeerOptions peer;
   Reconnect reconnect;
-  std::function<void(std::string_view)> say;  // what a user wants to know, a sentence each
+  std::function<void(std::string_view)> say;      // what a user wants to know, a sentence each
+  std::function<void(std::string_view)> waiting;  // why nobody is connected yet; empty: to say
 };
 
 /// What its owner does at each turn.
@@ -49,6 +50,8 @@ class Link {
   /// The bridge said that it is going away.
   [[nodiscard]] bool draining() const { return drain_retry_.has_value(); }
   [[nodiscard]] std::uint64_t reconnects() const { return reconnects_; }
+  /// Welcomed at least once.
+  [[nodiscard]] bool ever_connected() const { return ever_connected_; }
   [[nodiscard]] const Url& url() const { return url_; }
   void say(std::string_view text) const;
 
@@ -71,6 +74,7 @@ class Link {
   Monotonic welcome_due_;
   std::optional<milliseconds> drain_retry_;
   bool ever_connected_ = false;
+  bool told_to_wait_ = false;  // and it was said
   std::uint64_t reconnects_ = 0;
 };
 

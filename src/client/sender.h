@@ -65,6 +65,7 @@ class Sender {
   [[nodiscard]] const SenderCounters& counters() const { return counters_; }
   [[nodiscard]] std::uint64_t reconnects() const { return link_.reconnects(); }
   [[nodiscard]] bool connected() const { return link_.welcome().has_value(); }
+  [[nodiscard]] bool ever_connected() const { return link_.ever_connected(); }
 
   /// Says Goodbye, if there is somebody to say it to, and closes.
   void goodbye(std::string_view reason, Monotonic deadline);

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -105,6 +106,25 @@ Result<SendState> parse_state(std::string_view text) {
   if (number == 0 || state.peer_key.empty())
     return fail(ErrorCode::kInvalid, fmt::format("line {}: the peer key is missing", number + 1));
   return state;
+}
+
+Result<void> check_state_path(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return {};
+    return system_error("cannot read", path);
+  }
+  if (S_ISDIR(info.st_mode))
+    return fail(ErrorCode::kInvalid,
+                fmt::format("{} is a directory; name a file, which need not be there yet, as "
+                            "{}{}send.state",
+                            path,
+                            path,
+                            path.ends_with('/') ? "" : "/"));
+  if (!S_ISREG(info.st_mode))
+    return fail(ErrorCode::kInvalid,
+                fmt::format("{} is no regular file; send replaces it at each save", path));
+  return {};
 }
 
 Result<std::optional<SendState>> load_state(const std::string& path) {

@@ -28,6 +28,9 @@ struct SendState {
 /// 16 random bytes.
 [[nodiscard]] std::string new_peer_key();
 
+/// Whether a state can be kept under this path: a regular file, or nothing yet. A stream would open
+/// a directory without complaint, and saving would replace a device by a file.
+[[nodiscard]] Result<void> check_state_path(const std::string& path);
 /// The error names the line. nullopt: there is no such file.
 [[nodiscard]] Result<std::optional<SendState>> load_state(const std::string& path);
 [[nodiscard]] Result<SendState> parse_state(std::string_view text);

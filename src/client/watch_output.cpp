@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace simbridge::client {
 namespace {
@@ -58,13 +59,9 @@ class JsonOutput final : public WatchOutput {
             .add("retry_after_ms", drain.retry_after_ms));
   }
   void end(const WatchEnd& end) override;
-  bool flush() override {
-    if (pending_.empty()) return true;
-    const bool written =
-        std::fwrite(pending_.data(), 1, pending_.size(), console_.out) == pending_.size() &&
-        std::fflush(console_.out) == 0;
-    pending_.clear();
-    return written;
+  Result<void> flush() override {
+    if (pending_.empty()) return {};
+    return write_out(console_, std::exchange(pending_, {}));
   }
 
  private:
@@ -97,6 +94,7 @@ void JsonOutput::end(const WatchEnd& end) {
                          .add("lost", watched.counters.lost)
                          .add("received", watched.received)
                          .add("received_this_session", watched.received_session)
+                         .add("surplus", watched.surplus)
                          .add("ended", watched.ended)
                          .str();
   }
@@ -111,15 +109,16 @@ void JsonOutput::end(const WatchEnd& end) {
 
 class TableOutput final : public WatchOutput {
  public:
-  explicit TableOutput(const Console& console)
-      : console_(console), terminal_(::isatty(::fileno(console.out)) == 1) {}
+  TableOutput(const Console& console, const Clock& clock)
+      : console_(console), clock_(clock), terminal_(::isatty(::fileno(console.out)) == 1) {}
 
   void frame(const WatchedFrame& frame) override {
     auto& row = row_of(frame.channel);
-    row.meter.add(now(), frame.data.size());
+    row.arrived = clock_.now();
+    row.meter.add(row.arrived, frame.data.size());
     row.points = frame.points_out;
     row.age_ms = frame.age_ms;
-    ++row.frames;
+    row.any = true;
   }
   void gap(const WatchedGap& gap) override {
     auto& row = row_of(gap.channel);
@@ -133,21 +132,23 @@ class TableOutput final : public WatchOutput {
     note(fmt::format("the bridge is going away: {}", drain.reason));
   }
   void end(const WatchEnd& end) override;
-  bool flush() override {
-    if (now() < due_) return true;
-    due_ = now() + (terminal_ ? kRedrawEvery : kLinesEvery);
-    return terminal_ ? redraw() : lines();
+  Result<void> flush() override {
+    if (ended_) return *ended_;
+    if (clock_.now() < due_) return {};
+    due_ = clock_.now() + (terminal_ ? kRedrawEvery : kLinesEvery);
+    return draw();
   }
 
  private:
   struct Row {
     RateMeter meter;
-    std::uint64_t frames = 0, points = 0, lost = 0;
-    double age_ms = 0;
+    std::uint64_t points = 0, lost = 0;
+    double age_ms = 0;  // of the newest frame when it arrived
+    Monotonic arrived;
+    bool any = false;  // a frame; a gap alone makes a row too
     std::string reason;
   };
 
-  static Monotonic now() { return std::chrono::steady_clock::now(); }
   /// Names come from peers: what a terminal would obey is not shown to it.
   static std::string harmless(std::string_view text) {
     std::string out(text);
@@ -172,13 +173,17 @@ class TableOutput final : public WatchOutput {
     drawn_ = 0;
   }
   [[nodiscard]] std::string line_of(const std::string& name, const Row& row) const {
-    const auto rate = row.meter.rate(now());
-    return fmt::format("{:<32} {:>8.1f} {:>9} {:>9.2f} {:>9.1f} {:>9}{}\n",
+    const auto now = clock_.now();
+    const auto rate = row.meter.rate(now);
+    // The newest frame goes on ageing while no other comes: that is how a dead sensor shows.
+    const double age_ms =
+        row.age_ms + std::chrono::duration<double, std::milli>(now - row.arrived).count();
+    return fmt::format("{:<32} {:>8} {:>9} {:>9} {:>9} {:>9}{}\n",
                        name,
-                       rate.hz,
+                       rate ? fmt::format("{:.1f}", rate->hz) : "-",
                        row.points,
-                       rate.bytes_per_s / 1e6,
-                       row.age_ms,
+                       rate ? fmt::format("{:.2f}", rate->bytes_per_s / 1e6) : "-",
+                       row.any ? fmt::format("{:.1f}", age_ms) : "-",
                        row.lost,
                        row.reason.empty() ? "" : " " + row.reason);
   }
@@ -191,48 +196,40 @@ class TableOutput final : public WatchOutput {
                        "age ms",
                        "gaps");
   }
-  bool redraw() {
-    std::string text = heading();
-    for (const auto& [name, row] : rows_) text += line_of(name, row);
-    if (rows_.empty()) text += "(no frames yet)\n";
-    erase();
-    drawn_ = std::ranges::count(text, '\n');
-    return write(text);
-  }
-  bool lines() {
-    if (rows_.empty()) return true;
-    std::string text = headed_ ? "" : heading();
+  Result<void> draw() {
+    if (!terminal_ && rows_.empty()) return {};
+    std::string text = terminal_ || !headed_ ? heading() : "";
     headed_ = true;
     for (const auto& [name, row] : rows_) text += line_of(name, row);
-    return write(text);
-  }
-  [[nodiscard]] bool write(const std::string& text) const {
-    return std::fwrite(text.data(), 1, text.size(), console_.out) == text.size() &&
-           std::fflush(console_.out) == 0;
+    if (rows_.empty()) text += "(no frames yet)\n";
+    if (terminal_) {
+      erase();
+      drawn_ = std::ranges::count(text, '\n');
+    }
+    return write_out(console_, text);
   }
 
   const Console& console_;
+  const Clock& clock_;
   bool terminal_;
   std::map<std::string, Row, std::less<>> rows_;
   Monotonic due_;
   std::ptrdiff_t drawn_ = 0;
   bool headed_ = false;
+  std::optional<Result<void>> ended_;  // how the last table went
 };
 
 void TableOutput::end(const WatchEnd& end) {
-  if (terminal_) {
-    redraw();
-  } else {
-    lines();
-  }
+  ended_ = draw();
   for (const auto& watched : *end.subscriptions) {
     say(console_,
-        "{}: {} frames, {} gaps, {} lost; the bridge: {} promised = {} delivered + {} skipped + {} "
-        "lost",
+        "{}: {} frames, {} gaps, {} lost{}; the bridge: {} promised = {} delivered + {} skipped + "
+        "{} lost",
         harmless(watched.options.channel),
         watched.received,
         watched.gaps,
         watched.lost,
+        watched.surplus == 0 ? "" : fmt::format(", {} came after the last", watched.surplus),
         watched.counters.promised,
         watched.counters.delivered,
         watched.counters.skipped,
@@ -256,35 +253,30 @@ void RateMeter::add(Monotonic at, std::uint64_t bytes) {
   bucket.bytes += bytes;
 }
 
-RateMeter::Rate RateMeter::rate(Monotonic at) const {
-  if (!any_) return {};
-  // The bucket that fills now is left out, so that the rate does not saw; but it is all there is at
-  // the beginning.
+std::optional<RateMeter::Rate> RateMeter::rate(Monotonic at) const {
+  if (!any_) return std::nullopt;
+  // Full buckets only, so that the rate does not saw: neither the first nor the one that fills now.
   const auto current = bucket_number(at);
   const auto oldest =
-      std::max(current - static_cast<std::int64_t>(kBuckets) + 1, bucket_number(first_));
-  const bool beginning = oldest >= current;
+      std::max(current - static_cast<std::int64_t>(kBuckets) + 1, bucket_number(first_) + 1);
+  if (current - oldest < kKnownAfter) return std::nullopt;
   double frames = 0;
   double bytes = 0;
   for (const auto& bucket : buckets_) {
-    if (bucket.number < oldest || bucket.number > current) continue;
-    if (bucket.number == current && !beginning) continue;
+    if (bucket.number < oldest || bucket.number >= current) continue;
     frames += static_cast<double>(bucket.frames);
     bytes += static_cast<double>(bucket.bytes);
   }
-  const auto begin = std::max(first_, Monotonic(oldest * kBucket));
-  const auto end = beginning ? at : Monotonic(current * kBucket);
-  const double seconds = std::chrono::duration<double>(end - begin).count();
-  if (seconds <= 0) return {};
-  return {.hz = frames / seconds, .bytes_per_s = bytes / seconds};
+  const double seconds = std::chrono::duration<double>((current - oldest) * kBucket).count();
+  return Rate{.hz = frames / seconds, .bytes_per_s = bytes / seconds};
 }
 
 std::unique_ptr<WatchOutput> make_json_output(const Console& console, bool sha256) {
   return std::make_unique<JsonOutput>(console, sha256);
 }
 
-std::unique_ptr<WatchOutput> make_table_output(const Console& console) {
-  return std::make_unique<TableOutput>(console);
+std::unique_ptr<WatchOutput> make_table_output(const Console& console, const Clock& clock) {
+  return std::make_unique<TableOutput>(console, clock);
 }
 
 }  // namespace simbridge::client

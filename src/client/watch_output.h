@@ -4,12 +4,14 @@
 // Owner: watch.   Threads: one at a time.
 #include "client/watcher.h"
 #include "simbridge/base/clock.h"
+#include "simbridge/base/result.h"
 #include "simbridge/client/commands.h"
 
 #include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,15 +35,16 @@ class WatchOutput {
   virtual void status(std::string_view level, std::string_view code, std::string_view detail) = 0;
   virtual void drain(const WatchedDrain& drain) = 0;
   virtual void end(const WatchEnd& end) = 0;
-  /// Hands over what is due. False once the reader is gone.
-  virtual bool flush() = 0;
+  /// Hands over what is due. The error says why the reader gets no more.
+  virtual Result<void> flush() = 0;
 
  protected:
   WatchOutput() = default;
 };
 
 [[nodiscard]] std::unique_ptr<WatchOutput> make_json_output(const Console& console, bool sha256);
-[[nodiscard]] std::unique_ptr<WatchOutput> make_table_output(const Console& console);
+[[nodiscard]] std::unique_ptr<WatchOutput> make_table_output(const Console& console,
+                                                             const Clock& clock);
 
 /// Frames and bytes of the last seconds, as a rate.
 class RateMeter {
@@ -51,11 +54,14 @@ class RateMeter {
     double hz = 0;
     double bytes_per_s = 0;
   };
-  [[nodiscard]] Rate rate(Monotonic at) const;
+  /// nullopt until a second has been seen. What comes with the first frame does not count: it is
+  /// history as often as not, and says nothing of the sensor.
+  [[nodiscard]] std::optional<Rate> rate(Monotonic at) const;
 
  private:
   static constexpr milliseconds kBucket{250};
-  static constexpr std::size_t kBuckets = 12;  // three seconds
+  static constexpr std::size_t kBuckets = 12;     // three seconds
+  static constexpr std::int64_t kKnownAfter = 4;  // buckets: one second
   struct Bucket {
     std::int64_t number = -1;
     std::uint64_t frames = 0, bytes = 0;

@@ -136,6 +136,11 @@ void Watcher::on_channels(const v1::Channels& channels) {
 void Watcher::on_frame(const v1::Frame& frame) {
   auto* watched = find(frame.subscription());
   if (watched == nullptr) return;
+  if (wanted_ == 0) {
+    ++watched->surplus;
+    return;
+  }
+  --wanted_;
   const auto& name = name_of(frame.channel());
   ++watched->received;
   ++watched->received_session;
@@ -235,6 +240,8 @@ void Watcher::note_start(Watched& watched, std::uint32_t channel) {
 Result<void> Watcher::on_reject(const v1::Reject& reject) {
   status("ERROR", reject_name(reject.code()), reject.detail());
   if (reject.code() == v1::REJECT_DRAINING || leaving_) return {};
+  // It never began: to end it would only earn a second refusal.
+  if (auto* refused = find(reject.subscription())) refused->ended = true;
   return fail(ErrorCode::kRefused, describe(reject));
 }
 

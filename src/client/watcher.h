@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -74,7 +75,8 @@ struct Watched {
   SubscribeOptions options;
   std::map<std::string, SubscribeFrom, std::less<>> positions;  // by channel name
   std::uint64_t received = 0;                                   // frames, over all connections
-  std::uint64_t received_session = 0;  // over this one: what its counters must agree with
+  std::uint64_t received_session = 0;  // over this one: with surplus, what its counters agree with
+  std::uint64_t surplus = 0;           // came after the last frame that was wanted
   std::uint64_t lost = 0;              // Σ Gap.frames, over all connections
   std::uint64_t gaps = 0;              // Gap messages
   WatchCounters counters;
@@ -91,6 +93,10 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
+  /// So many frames are wanted, all subscriptions together. What comes after them was under way
+  /// when we had enough: it is not told, and counted apart.
+  void want(std::uint64_t frames) { wanted_ = frames; }
+
   /// See Link::step. A subscription that is refused is an error too (kRefused).
   Result<void> step(Monotonic deadline);
 
@@ -101,6 +107,7 @@ class Watcher {
   [[nodiscard]] const std::vector<Watched>& subscriptions() const { return watched_; }
   [[nodiscard]] std::uint64_t reconnects() const { return link_.reconnects(); }
   [[nodiscard]] bool connected() const { return link_.welcome().has_value(); }
+  [[nodiscard]] bool ever_connected() const { return link_.ever_connected(); }
   [[nodiscard]] bool draining() const { return link_.draining(); }
 
  private:
@@ -135,6 +142,7 @@ class Watcher {
   std::map<std::uint32_t, Announced> channels_;                            // of this boot's numbers
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> owed_;  // credit not yet given
   PartAssembler parts_;
+  std::uint64_t wanted_ = std::numeric_limits<std::uint64_t>::max();
   bool leaving_ = false;
 };
 

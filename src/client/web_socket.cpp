@@ -217,11 +217,20 @@ std::optional<ConnectFailure> WebSocket::Impl::handshake(const Url& url,
     ConnectFailure failure;
     failure.http_status = static_cast<int>(response.result_int());
     const std::string_view reason(response.reason().data(), response.reason().size());
+    const auto retry = response[http::field::retry_after];
     failure.error = {
         .code = ErrorCode::kRefused,
-        .detail = fmt::format(
-            "{}{} answered HTTP {} {}", url.authority(), url.path, failure.http_status, reason)};
-    const auto retry = response[http::field::retry_after];
+        .detail = fmt::format("{}{} answered HTTP {} {}{}{}{}",
+                              url.authority(),
+                              url.path,
+                              failure.http_status,
+                              reason,
+                              retry.empty() ? "" : ", Retry-After: ",
+                              std::string_view(retry.data(), retry.size()),
+                              // The admin port says so too.
+                              failure.http_status == 404
+                                  ? "; a bridge's WebSocket port answers at /v1/connect"
+                                  : "")};
     unsigned seconds = 0;
     if (std::from_chars(retry.data(), retry.data() + retry.size(), seconds).ec == std::errc{})
       failure.retry_after = std::chrono::seconds(seconds);

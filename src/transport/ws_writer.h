@@ -65,9 +65,8 @@ class Writer {
     std::array<std::byte, kMaxControlBytes> payload{};
   };
   // The write in progress: entries, and the small bytes that some of them point to.
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): 24 KiB that are written before they
-  // count
-  struct Write {
+  // 24 KiB that are written before they count.
+  struct Write {  // NOLINT(cppcoreguidelines-pro-type-member-init)
     std::array<iovec, kMaxGather> entries;
     std::size_t first = 0;
     std::size_t count = 0;

@@ -59,6 +59,18 @@ TEST_CASE("version tells the same to people and programs", "[app]") {
   CHECK_THAT(version_text(), Catch::Contains(std::string(version())));
 }
 
+TEST_CASE("words in brackets are hidden from CLI11 and shown again as they were", "[app][words]") {
+  const std::vector<std::string> typed = {
+      "[a,b]", "[]", "[", "a", "", "[a]b", "{}", "\x01", "\x01[a]", "--set=[a]"};
+  std::vector<std::string> words = with_hidden_brackets(typed);
+  REQUIRE(words.size() == typed.size());
+  for (std::string& word : words) {
+    CHECK_FALSE((word.starts_with('[') && word.ends_with(']') && word.size() > 1));
+    CHECK(show_brackets(word).empty());
+  }
+  CHECK(words == typed);
+}
+
 TEST_CASE("the words after --history end where the globs begin", "[app][words]") {
   struct Row {
     std::vector<std::string> words, globs, history, rest;

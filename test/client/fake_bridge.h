@@ -51,14 +51,15 @@ class FakeSession {
     stream_.accept();
     stream_.binary(true);
   }
-  /// Answers the upgrade with a refusal.
-  void refuse(unsigned status, const std::string& retry_after) {
+  /// Answers the upgrade, or whatever was asked, in plain HTTP.
+  void refuse(unsigned status, const std::string& retry_after, const std::string& body = "") {
     namespace http = boost::beast::http;
     boost::beast::flat_buffer buffer;
     http::request<http::string_body> request;
     http::read(socket_, buffer, request);
     http::response<http::string_body> response{static_cast<http::status>(status), 11};
     if (!retry_after.empty()) response.set(http::field::retry_after, retry_after);
+    response.body() = body;
     response.prepare_payload();
     http::write(socket_, response);
   }

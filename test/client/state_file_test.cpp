@@ -1,6 +1,7 @@
 #include "client/state_file.h"
 
 #include "client/json_line.h"
+#include "client/state_lock.h"
 
 #include <catch2/catch.hpp>
 
@@ -37,6 +38,32 @@ TEST_CASE("a send state is the same after it was saved and loaded", "[client]") 
   CHECK_FALSE(std::filesystem::exists(path + ".new"));
   std::filesystem::remove(path);
   CHECK_FALSE(save_state("/nonexistent/state", state));
+}
+
+TEST_CASE("a send state is a regular file or nothing yet", "[client]") {
+  const auto folder = std::filesystem::temp_directory_path().string();
+  CHECK(check_state_path(scratch_path() + "-none"));
+  const auto directory = check_state_path(folder);
+  REQUIRE_FALSE(directory);
+  CHECK_THAT(directory.error().detail, Catch::Matchers::StartsWith(folder + " is a directory"));
+  const auto device = check_state_path("/dev/null");
+  REQUIRE_FALSE(device);
+  CHECK_THAT(device.error().detail, Catch::Matchers::StartsWith("/dev/null is no regular file"));
+}
+
+TEST_CASE("a send state has one holder at a time, who is named", "[client]") {
+  const auto path = scratch_path();
+  {
+    const auto first = StateLock::take(path, "the first");
+    REQUIRE(first);
+    const auto second = StateLock::take(path, "the second");
+    REQUIRE_FALSE(second);
+    CHECK_THAT(second.error().detail,
+               Catch::Matchers::Contains("process " + std::to_string(::getpid()) + ", the first"));
+  }
+  CHECK(StateLock::take(path, "the third"));
+  std::filesystem::remove(path + ".lock");
+  CHECK_FALSE(StateLock::take("/nonexistent/state", "nobody"));
 }
 
 TEST_CASE("a send state that is not ours is refused with its line", "[client]") {

@@ -3,8 +3,13 @@
 #include "client/fake_bridge.h"
 #include "client/part_assembler.h"
 #include "client/watch_output.h"
+#include "support/manual_clock.h"
 
 #include <catch2/catch.hpp>
+
+#include <cstdio>
+#include <memory>
+#include <sstream>
 
 namespace simbridge::client {
 namespace {
@@ -319,6 +324,7 @@ TEST_CASE("parts that do not make a whole are refused, and the next transfer is 
 }
 
 TEST_CASE("a subscription that is refused ends a watcher with the code", "[client][watch]") {
+  bool unsubscribed = false;
   FakeBridge bridge({[&](FakeSession& session) {
     session.hello();
     subscribed(session);
@@ -326,14 +332,19 @@ TEST_CASE("a subscription that is refused ends a watcher with the code", "[clien
     message.mutable_reject()->set_subscription(1);
     message.mutable_reject()->set_code(v1::REJECT_QUALITY);
     session.send(message);
-    session.receive_within(5s);
+    while (const auto answer = session.receive_within(5s))
+      unsubscribed = unsubscribed || answer->has_unsubscribe();
   }});
   Driven driven(bridge.url(), {.channel = "*"});
   CHECK_FALSE(driven.until([] { return false; }));
   REQUIRE(driven.failed);
   CHECK(driven.error.code == ErrorCode::kRefused);
   CHECK_THAT(driven.statuses, Catch::Matchers::Contains("ERROR QUALITY"));
+  // There is nothing to end: an Unsubscribe would only be refused in its turn.
+  CHECK(driven.watcher.unsubscribe(std::chrono::steady_clock::now() + 5s));
   driven.watcher.goodbye("", std::chrono::steady_clock::now() + 1s);
+  CHECK_THAT(bridge.finish(), Catch::Matchers::Equals(""));
+  CHECK_FALSE(unsubscribed);
 }
 
 TEST_CASE("bytes that are no message of the protocol end a watcher", "[client][watch]") {
@@ -353,14 +364,79 @@ TEST_CASE("bytes that are no message of the protocol end a watcher", "[client][w
 TEST_CASE("a rate is that of the last seconds, and no saw", "[client][watch]") {
   RateMeter meter;
   const Monotonic start(1000s);
-  CHECK(meter.rate(start).hz == 0);
+  CHECK_FALSE(meter.rate(start));
   for (int i = 0; i < 400; ++i) meter.add(start + i * 50ms, 1000);  // 20 Hz for 20 s
   for (int i = 0; i < 10; ++i) {
     const auto rate = meter.rate(start + 19900ms + i * 10ms);
-    CHECK(rate.hz == Approx(20).epsilon(0.02));
-    CHECK(rate.bytes_per_s == Approx(20000).epsilon(0.02));
+    REQUIRE(rate);
+    CHECK(rate->hz == Approx(20).epsilon(0.02));
+    CHECK(rate->bytes_per_s == Approx(20000).epsilon(0.02));
   }
-  CHECK(meter.rate(start + 60s).hz == 0);
+  REQUIRE(meter.rate(start + 60s));
+  CHECK(meter.rate(start + 60s)->hz == 0);
+}
+
+TEST_CASE("a rate is unknown for a second, and history is none", "[client][watch]") {
+  RateMeter meter;
+  const Monotonic start(1000s);
+  for (int i = 0; i < 500; ++i) meter.add(start, 1000);                    // history, all at once
+  for (int i = 1; i < 30; ++i) meter.add(start + i * 100ms + 50ms, 1000);  // 10 Hz
+  CHECK_FALSE(meter.rate(start + 1ms));
+  CHECK_FALSE(meter.rate(start + 1s));
+  for (const auto later : {1300ms, 1500ms, 2000ms, 2900ms}) {
+    const auto rate = meter.rate(start + later);
+    REQUIRE(rate);
+    CHECK(rate->hz == Approx(10).margin(2));
+  }
+}
+
+TEST_CASE("the table shows no rate that it does not know, and a dead sensor's frame grows older",
+          "[client][watch]") {
+  test::ManualClock clock;
+  char* text = nullptr;
+  std::size_t size = 0;
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(::open_memstream(&text, &size),
+                                                            &std::fclose);
+  const Console console{.out = out.get(), .err = out.get()};
+  const auto table = make_table_output(console, clock);
+  const auto row = [&] {
+    CHECK(table->flush());
+    std::vector<std::string> words;
+    std::istringstream last(
+        std::string(text, size).substr(std::string(text, size).rfind("\nlidar")));
+    for (std::string word; last >> word;) words.push_back(word);
+    return words;  // channel Hz points MB/s age gaps
+  };
+  table->frame({.channel = "lidar", .points_out = 7, .data = "x", .age_ms = 40});  // latched
+  CHECK(row() == std::vector<std::string>{"lidar", "-", "7", "-", "40.0", "0"});
+  clock.advance(10s);
+  CHECK(row() == std::vector<std::string>{"lidar", "0.0", "7", "0.00", "10040.0", "0"});
+  clock.advance(5s);
+  CHECK(row()[4] == "15040.0");
+  table->frame({.channel = "lidar", .points_out = 7, .data = "x", .age_ms = 3});
+  clock.advance(1s);
+  CHECK(row()[4] == "1003.0");
+}
+
+TEST_CASE("frames beyond those that are wanted are counted apart", "[client][watch]") {
+  FakeBridge bridge({[&](FakeSession& session) {
+    session.hello();
+    subscribed(session);
+    session.send(announced(4, "a"));
+    for (std::uint64_t sequence = 1; sequence <= 5; ++sequence)
+      session.send(frame_of(4, sequence, "x"));
+    end_with(session, 5);
+  }});
+  Driven driven(bridge.url(), {.channel = "*"});
+  driven.watcher.want(2);
+  REQUIRE(driven.until([&] { return driven.frames.size() == 2; }));
+  driven.finish();
+  CHECK_THAT(bridge.finish(), Catch::Matchers::Equals(""));
+  CHECK(driven.frames == std::vector<std::string>{"a 1 x", "a 2 x"});
+  const auto& watched = driven.watcher.subscriptions().front();
+  CHECK(watched.received == 2);
+  CHECK(watched.surplus == 3);
+  CHECK(watched.counters.delivered == watched.received_session + watched.surplus);
 }
 
 }  // namespace simbridge::client

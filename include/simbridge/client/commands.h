@@ -33,9 +33,9 @@ struct SendOptions {
   std::vector<std::string> files;  // FILES…: .pcd, sent in this order
   std::string simulate;            // --simulate lidar
   std::uint64_t telemetry_bytes =
-      0;  // --telemetry BYTES: opaque frames; beside another source on NAME/telemetry
-  double rate_hz =
-      0;  // --rate HZ; 0 = 10 for --simulate and --telemetry, as fast as the window for files
+      0;               // --telemetry BYTES: opaque frames; beside another source on NAME/telemetry
+  double rate_hz = 0;  // --rate HZ, 0.001 to 1e6; 0 = 10 for --simulate and --telemetry, as fast
+                       // as the window for files
   std::uint64_t count =
       0;              // --count N frames; 0 = each file once, or for ever with --loop / simulated
   bool loop = false;  // --loop
@@ -54,6 +54,8 @@ struct SendOptions {
   bool quiet = false;        // --quiet: no sentences but errors
   double connect_for_s = 0;  // --connect-for SECONDS: try the first connection that long; 0 = once
   double give_up_after_s = 60;  // --give-up-after SECONDS without a connection, later on; 0 = never
+  bool reconnect = false;       // --reconnect: a bridge whose first answer is "later" (503 while it
+                                // drains, or full) is waited for; broken connections always are
 };
 
 /// simbridge watch --from URL GLOB…
@@ -73,7 +75,8 @@ struct WatchOptions {
   std::uint64_t queue_bytes = 0;   // --queue-bytes
   std::uint64_t count = 0;         // --count N frames, then the end
   double for_s = 0;                // --for SECONDS, then the end
-  bool reconnect = false;          // --reconnect: and go on from the last positions
+  bool reconnect = false;          // --reconnect: and go on from the last positions; a bridge
+                                   // whose first answer is 503 is waited for
   double give_up_after_s = 60;     // --give-up-after SECONDS without a connection; 0 = never
   double connect_for_s = 0;  // --connect-for SECONDS: try the first connection that long; 0 = once
   std::uint64_t max_message_bytes =
@@ -90,7 +93,8 @@ struct InfoOptions {
   std::string token;     // --token
 };
 
-/// simbridge health [URL]: GET /readyz. 0 ready, 1 not ready, 3 unreachable.
+/// simbridge health [URL]: GET /readyz, or /healthz where the URL says so. 0 ready, 1 not ready or
+/// no bridge, 2 another path, 3 unreachable.
 struct HealthOptions {
   std::string url = "http://127.0.0.1:8090";  // URL
   double timeout_s = 3;                       // --timeout
