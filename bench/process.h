@@ -59,6 +59,8 @@ class Socket {
 };
 
 double now_seconds();
+/// Processor time of the calling thread: what others do on the machine does not count.
+double thread_seconds();
 
 // ---- WebSocket and the bridge's messages, by hand: the load must cost the generator little
 std::string masked_frame(std::span<const char> payload);  // binary, final, key 5a5a5a5a

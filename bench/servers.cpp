@@ -4,6 +4,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/websocket.hpp>
+#include <fmt/core.h>
 
 #include <poll.h>
 #include <sys/mman.h>
@@ -112,6 +113,8 @@ std::unique_ptr<Child> start_bridge(const std::string& binary) {
                      "admin.port=0",
                      "--set",
                      "log.level=warning",
+                     "--set",
+                     fmt::format("frame.budget_bytes={}", kBridgeBudget),
                      "--set",
                      "session.accept_rate=100000",
                      "--set",

@@ -66,7 +66,13 @@ struct Load {
 
 Load blast(const Socket& socket, const Child& server, std::size_t data_bytes, double seconds) {
   FrameBuffer buffer(data_bytes, 256U << 10U);
-  socket.write_all(buffer.next());  // warm
+  // Warm: large frames fill the budget, and from then on memory is used again (growing is a row of
+  // its own).
+  const std::size_t warm = data_bytes > 4096 ? kBridgeBudget / 4 * 5 : std::size_t{1} << 20U;
+  for (std::size_t sent = 0; sent < warm; sent += buffer.frames() * data_bytes) {
+    socket.write_all(buffer.next());
+    drain(socket);
+  }
   const double cpu = server.cpu_seconds();
   const double start = now_seconds();
   std::uint64_t frames = 0;

@@ -57,6 +57,7 @@ std::span<std::byte> Reservation::data() const {
 
 /// Finished, either way: no longer an unfinished frame.
 void Reservation::settle() {
+  if (account_ == nullptr) return;
   FrameStore::Impl& store = *block_->store;
   account_->give(charged_to_account_);
   store.ingest.give(charged_to_account_);
@@ -105,10 +106,11 @@ void Producer::release() {
   ring_.reset();
 }
 
-Reserve Producer::reserve(std::uint64_t head_bytes,
-                          std::uint64_t data_bytes,
-                          IngestAccount& account,
-                          Reservation& out) {
+Reserve Producer::reserve_for(std::uint64_t head_bytes,
+                              std::uint64_t data_bytes,
+                              IngestAccount& account,
+                              bool charge,
+                              Reservation& out) {
   if (ring_ == nullptr) return Reserve::kFenced;
   RingState& ring = *ring_->state_;
   FrameStore::Impl& store = ring.store;
@@ -127,9 +129,14 @@ Reserve Producer::reserve(std::uint64_t head_bytes,
     return Reserve::kNoRoom;
   };
   if (ring.full_of_held()) return refuse();
-  if (!account.take(cost, limit)) return refuse();
-  if (!store.ingest.take(cost, store.ingest_limit(), false)) {
-    account.give(cost);
+  if (charge) {
+    if (!account.take(cost, limit)) return refuse();
+    if (!store.ingest.take(cost, store.ingest_limit(), false)) {
+      account.give(cost);
+      return refuse();
+    }
+  } else if (account.held().count + cost > limit ||
+             !store.ingest.fits(cost, store.ingest_limit())) {
     return refuse();
   }
   Block* block = store.take_block(*blocks_);
@@ -137,8 +144,10 @@ Reserve Producer::reserve(std::uint64_t head_bytes,
   if (block != nullptr) place = store.place(ring, head_bytes + data_bytes);
   if (!place) {
     if (block != nullptr) blocks_->free[blocks_->count++] = block->index;
-    account.give(cost);
-    store.ingest.give(cost);
+    if (charge) {
+      account.give(cost);
+      store.ingest.give(cost);
+    }
     return refuse();
   }
   block->bytes = place->bytes;
@@ -146,7 +155,7 @@ Reserve Producer::reserve(std::uint64_t head_bytes,
   block->head_bytes = static_cast<std::uint32_t>(head_bytes);
   block->data_bytes = data_bytes;
   block->ring = ring.id;
-  out = Reservation(block, &account, cost);
+  out = Reservation(block, charge ? &account : nullptr, cost);
   return Reserve::kGranted;
 }
 
@@ -177,10 +186,17 @@ Publish Producer::publish(Reservation reservation, FrameInfo info) {
   slot.sequence.store(info.sequence, std::memory_order_release);
   slot.bytes_before.store(before, std::memory_order_release);
   slot.epoch.store(epoch_, std::memory_order_release);
-  // acq_rel: release pairs with the acquire in reference(); acquire with the evictors' exchanges.
-  // Whoever takes a handle out of a slot owns the ring's reference: an exchange, never load and
-  // store, or an evictor between the two would give the same reference up again.
-  const Handle old = slot.handle.exchange(handle, std::memory_order_acq_rel);
+  Handle old = empty_handle(EvictReason::kNone);
+  // acquire: pairs with raise_tail(): the slots below the tail are empty.
+  if (position < ring.tail.load(std::memory_order_acquire) + kRingCapacity) {
+    // Nobody but the producer writes an empty slot. release: pairs with the acquire in reference().
+    slot.handle.store(handle, std::memory_order_release);
+  } else {
+    // A full ring. Whoever takes a handle out of a slot owns the ring's reference: an exchange,
+    // never load and store, or an evictor between the two would give the same reference up again.
+    // acq_rel: release as above; acquire pairs with the evictors' exchanges.
+    old = slot.handle.exchange(handle, std::memory_order_acq_rel);
+  }
   // release: bytes_from() reads it after head.
   ring.published_bytes.store(before + data_bytes, std::memory_order_release);
   if (ring.life_first_sequence.load(std::memory_order_relaxed) == 0)

@@ -45,6 +45,10 @@ class Share {
   bool take(std::uint64_t bytes, std::uint64_t limit, bool first_is_free);
   // seq_cst: pairs with the waiter's second look after it was put into the waiting list.
   void give(std::uint64_t bytes) { held_.fetch_sub(bytes, std::memory_order_seq_cst); }
+  /// What take() would say, without taking. seq_cst: as in give().
+  [[nodiscard]] bool fits(std::uint64_t bytes, std::uint64_t limit) const {
+    return held_.load(std::memory_order_seq_cst) + bytes <= limit;
+  }
   [[nodiscard]] std::uint64_t held() const { return held_.load(std::memory_order_relaxed); }
 
  private:

@@ -107,8 +107,11 @@ class SessionImpl final : public Session {
   Outcome judge(const wire::FrameHead& head, std::uint32_t& warnings) SB_REQUIRES(role_);
   Outcome judge_place(const wire::FrameHead& head, Producing& from) SB_REQUIRES(role_);
   enum class Room : std::uint8_t { kGranted, kWait, kRefused };
-  Room take_room(const wire::FrameHead& head, frame::Reservation& room, Outcome& outcome)
-      SB_REQUIRES(role_);
+  /// at_hand: the whole message is there, and the frame is published before the strand goes on.
+  Room take_room(const wire::FrameHead& head,
+                 bool at_hand,
+                 frame::Reservation& room,
+                 Outcome& outcome) SB_REQUIRES(role_);
   void publish(const wire::FrameHead& head, frame::Reservation room, std::uint32_t warnings)
       SB_REQUIRES(role_);
   void count_duplicate(const wire::FrameHead& head) SB_REQUIRES(role_);

@@ -66,7 +66,7 @@ Flow SessionImpl::on_frame(std::span<const std::byte> bytes, wire::FrameHead& he
   if (outcome.what == Outcome::What::kOpen) {
     if (!may_wait && !room_by_)
       room_by_ = hub_.clock.now();  // nothing to wait in: the first answer counts
-    const Room answer = take_room(head, room, outcome);
+    const Room answer = take_room(head, true, room, outcome);
     if (answer == Room::kWait) return Flow::kPause;
   }
   if (outcome.what == Outcome::What::kReject) {
@@ -146,6 +146,7 @@ Outcome SessionImpl::judge_place(const wire::FrameHead& head, Producing& from) {
 }
 
 SessionImpl::Room SessionImpl::take_room(const wire::FrameHead& head,
+                                         bool at_hand,
                                          frame::Reservation& room,
                                          Outcome& outcome) {
   Producing* from = producing(head.channel);
@@ -156,11 +157,14 @@ SessionImpl::Room SessionImpl::take_room(const wire::FrameHead& head,
     return Room::kRefused;
   }
   const std::uint64_t head_bytes = wire::stored_head_bytes(head);
-  frame::Reserve answer = from->producer.reserve(head_bytes, head.data_bytes, account_, room);
+  const auto reserve = [&] {
+    return at_hand ? from->producer.reserve_at_hand(head_bytes, head.data_bytes, account_, room)
+                   : from->producer.reserve(head_bytes, head.data_bytes, account_, room);
+  };
+  frame::Reserve answer = reserve();
   if (answer == frame::Reserve::kNoRoom) {
     hub_.store.notify_room(memory_watcher_);
-    answer = from->producer.reserve(
-        head_bytes, head.data_bytes, account_, room);  // it may have come just before
+    answer = reserve();  // it may have come just before
   }
   switch (answer) {
     case frame::Reserve::kGranted: {
@@ -227,17 +231,15 @@ void SessionImpl::publish(const wire::FrameHead& head,
       duplicate = head.sequence <= numbers.last_sequence;  // another message brought it meanwhile
       if (!duplicate) {
         numbers.use_number(head.sequence, true);
-        const std::int64_t wall = hub_.clock.wall_ns();
-        const bool passed_on = head.hops > 0 && head.received_ns > 0;
-        frame::FrameInfo info{
-            .sequence = head.sequence,
-            .received_ns = passed_on ? head.received_ns : wall,
-            .arrival = now,
-            .age_at_arrival =
-                nanoseconds(passed_on ? std::max<std::int64_t>(0, wall - head.received_ns) : 0),
-            .points = head.points(),
-            .kind = static_cast<std::uint8_t>(head.kind),
-            .before = numbers.pending};
+        std::int64_t earlier = 0;
+        if (head.hops > 0 && head.received_ns > 0)
+          earlier = std::max<std::int64_t>(0, hub_.clock.wall_ns() - head.received_ns);
+        frame::FrameInfo info{.sequence = head.sequence,
+                              .arrival = now,
+                              .age_at_arrival = nanoseconds(earlier),
+                              .points = head.points(),
+                              .kind = static_cast<std::uint8_t>(head.kind),
+                              .before = numbers.pending};
         published = from->producer.publish(std::move(room), info) == frame::Publish::kPublished;
         SB_CHECK(published, "who is inside the gate is the ring's producer");
         numbers.pending = {};

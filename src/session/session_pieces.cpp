@@ -160,7 +160,7 @@ Taken SessionImpl::feed(FrameInProgress& frame, std::span<const std::byte> chunk
       }
       case Stage::kRoom: {
         Outcome outcome;
-        const Room answer = take_room(frame.head, frame.room, outcome);
+        const Room answer = take_room(frame.head, false, frame.room, outcome);
         if (answer == Room::kWait) return {used, Flow::kPause};
         if (answer == Room::kRefused) {
           frame.outcome = std::move(outcome);
@@ -395,7 +395,7 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
   if (frame.state == Stage::kRoom) {  // a frame without data
     Outcome outcome;
     room_by_ = hub_.clock.now();
-    if (take_room(frame.head, frame.room, outcome) == Room::kGranted) {
+    if (take_room(frame.head, false, frame.room, outcome) == Room::kGranted) {
       frame.state = Stage::kData;
     } else {
       frame.outcome = std::move(outcome);

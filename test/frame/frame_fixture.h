@@ -59,8 +59,11 @@ inline bool publish(frame::Producer& producer,
                     std::uint64_t data_bytes,
                     std::uint64_t head_bytes = 24) {
   frame::Reservation room;
-  if (producer.reserve(head_bytes, data_bytes, account, room) != frame::Reserve::kGranted)
-    return false;
+  // Both kinds in turn: they end in the same ring.
+  const auto answer = sequence % 2 == 0
+                          ? producer.reserve(head_bytes, data_bytes, account, room)
+                          : producer.reserve_at_hand(head_bytes, data_bytes, account, room);
+  if (answer != frame::Reserve::kGranted) return false;
   fill_pattern(room.head(), sequence);
   fill_pattern(room.data(), sequence + 1);
   return producer.publish(std::move(room), {.sequence = sequence}) == frame::Publish::kPublished;

@@ -182,7 +182,13 @@ proctype producer() {
         old = slot[at % NS];
         atomic { slot[at % NS] = mine; slot_gen[at % NS] = gen[mine] }
 #else
-        atomic { old = slot[at % NS]; slot[at % NS] = mine; slot_gen[at % NS] = gen[mine] }
+        if
+        :: at < tail + NS ->   /* below the tail slots are empty, and only the producer fills them */
+           old = NONE;
+           atomic { assert(slot[at % NS] == NONE); slot[at % NS] = mine; slot_gen[at % NS] = gen[mine] }
+        :: else ->
+           atomic { old = slot[at % NS]; slot[at % NS] = mine; slot_gen[at % NS] = gen[mine] }
+        fi;
 #endif
         head = at + 1;
         if

@@ -32,7 +32,6 @@ struct FrameInfo {
   std::uint64_t position = 0;  // dense place in the ring; set by publish()
   std::uint64_t epoch = 0;     // set by publish() from the producer's life
   std::uint64_t sequence = 0;
-  std::int64_t received_ns = 0;  // wall clock at the first bridge
   Monotonic arrival;             // here
   nanoseconds age_at_arrival{};  // what it had spent in earlier bridges, never below 0
   std::uint64_t points = 0;      // of a cloud or depth image

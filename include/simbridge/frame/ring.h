@@ -58,7 +58,8 @@ class [[nodiscard]] Reservation {
       : block_(block), account_(account), charged_to_account_(bytes) {}
   void settle();
   Block* block_ = nullptr;
-  IngestAccount* account_ = nullptr;  // outlives the reservation: both belong to the session
+  // Outlives the reservation: both belong to the session. None: its frame is at hand.
+  IngestAccount* account_ = nullptr;
   std::uint64_t charged_to_account_ = 0;
 };
 
@@ -88,7 +89,18 @@ class [[nodiscard]] Producer {
   Reserve reserve(std::uint64_t head_bytes,
                   std::uint64_t data_bytes,
                   IngestAccount& account,
-                  Reservation& out);
+                  Reservation& out) {
+    return reserve_for(head_bytes, data_bytes, account, true, out);
+  }
+  /// The same for a frame whose bytes are all at hand: published, or dropped, before the strand
+  /// goes on. It needs room in the account and the ingest share too, but does not charge them: it
+  /// is never unfinished.
+  Reserve reserve_at_hand(std::uint64_t head_bytes,
+                          std::uint64_t data_bytes,
+                          IngestAccount& account,
+                          Reservation& out) {
+    return reserve_for(head_bytes, data_bytes, account, false, out);
+  }
   /// Makes the frame visible, then wakes the watchers. position and epoch of info are filled in
   /// here. kFenced: the reservation is given back, nothing is visible.
   Publish publish(Reservation reservation, FrameInfo info);
@@ -97,6 +109,11 @@ class [[nodiscard]] Producer {
   friend class FrameRing;
   Producer(std::shared_ptr<FrameRing> ring, std::uint64_t token, std::uint64_t epoch);
   void release();
+  Reserve reserve_for(std::uint64_t head_bytes,
+                      std::uint64_t data_bytes,
+                      IngestAccount& account,
+                      bool charge,
+                      Reservation& out);
   std::shared_ptr<FrameRing> ring_;
   std::uint64_t token_ = 0;
   std::uint64_t epoch_ = 0;
