@@ -180,8 +180,9 @@ class Demo:
         """All sessions of the run, the killed one included, as /metrics counts them."""
         metrics = self.bridge.metrics()
         total = {what: int(harness.sum_of(metrics, f"simbridge_session_{what}_frames_total"))
-                 for what in ("received", "published", "duplicate", "rejected", "promised", "delivered", "skipped", "gap")}
-        cut = int(harness.cut_off(self.bridge))
+                 for what in ("received", "published", "duplicate", "rejected", "promised", "delivered", "skipped", "gap",
+                              "broken_off")}
+        cut = total["broken_off"]
         killed = total["delivered"] - sum(books["frames"] for books in own.values())
         printed = self.first_recorder.books["frames"]
         print(f"\nall sessions: {total['received']} received = {total['published']} published + {total['duplicate']} "
@@ -191,6 +192,7 @@ class Demo:
         print(f"the killed recorder: {killed} delivered to its socket, {printed} printed; the {killed - printed} between "
               "were told anew in its second life")
         self.check(total["received"] == total["published"] + total["duplicate"] + total["rejected"], "totals of channels")
+        self.check(total["promised"] == total["delivered"] + total["skipped"] + total["gap"] + cut, "totals of consumers")
         self.check(total["published"] == sum(self.last.values()), "published is not what the sensors counted")
         self.check(killed >= printed, "the killed recorder printed what was not delivered")
         lost_by_others = sum(books["lost"] for books in own.values()) + self.first_recorder.books["lost"]

@@ -156,7 +156,7 @@ class ScriptDoor final : public transport::ws::Door {
 
   std::expected<Place, session::Refusal> admit() override {
     if (refusal) return std::unexpected(*refusal);
-    return Place([this](session::PeerInfo /*info*/,
+    return Place([this](const session::PeerInfo& /*info*/,
                         session::Peer& peer,
                         std::move_only_function<void() const> waker,
                         StrandRole role) {

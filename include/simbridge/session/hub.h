@@ -29,7 +29,7 @@ struct HubOptions {
   std::string version;
   std::uint64_t boot_id = 0;          // 0: random
   std::uint32_t max_sessions = 4096;  // live
-  double accept_rate = 200;           // sessions a second, burst of one second; live
+  double accept_rate = 200;           // sessions a second, burst of one second
   std::uint64_t max_message_bytes = 64ULL << 20;
   milliseconds hello_timeout{10'000};
   std::uint32_t ping_interval_ms = 10'000;
@@ -39,8 +39,8 @@ struct HubOptions {
   std::uint64_t max_schema_bytes = 1ULL << 20;
   std::uint64_t max_schema_bytes_total = 16ULL << 20;
   std::uint64_t max_points = 1ULL << 22;
-  std::uint32_t queue_frames = 2;           // default of a subscription; live
-  std::uint64_t queue_bytes = 32ULL << 20;  // live
+  std::uint32_t queue_frames = 2;  // default of a subscription
+  std::uint64_t queue_bytes = 32ULL << 20;
   std::uint64_t window_bytes =
       16ULL << 20;  // of a channel; BACKPRESSURE: less what reliable readers hold back
   milliseconds reliable_timeout{30'000};
