@@ -6,6 +6,8 @@
 #include <boost/beast/websocket.hpp>
 #include <fmt/core.h>
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -86,6 +88,8 @@ void wire(int listening) {
   for (;;) {
     const int out = ::accept(listening, nullptr, nullptr);  // the reader connects first
     const int in = ::accept(listening, nullptr, nullptr);
+    const int on = 1;  // or Nagle's algorithm is what is measured
+    ::setsockopt(out, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     std::vector<char> bytes(256U << 10U);
     for (;;) {
       const auto got = ::recv(in, bytes.data(), bytes.size(), 0);
