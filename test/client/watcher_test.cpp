@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <sstream>
 
@@ -393,17 +394,26 @@ TEST_CASE("a rate is unknown for a second, and history is none", "[client][watch
 TEST_CASE("the table shows no rate that it does not know, and a dead sensor's frame grows older",
           "[client][watch]") {
   test::ManualClock clock;
-  char* text = nullptr;
-  std::size_t size = 0;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(::open_memstream(&text, &size),
-                                                            &std::fclose);
-  const Console console{.out = out.get(), .err = out.get()};
+  struct Memory {
+    Memory() : file(::open_memstream(&text, &size)) {}
+    ~Memory() {
+      (void)std::fclose(file);
+      std::free(text);  // open_memstream's, ours once closed
+    }
+    Memory(const Memory&) = delete;
+    Memory& operator=(const Memory&) = delete;
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* file;
+  };
+  const Memory written;
+  const Console console{.out = written.file, .err = written.file};
   const auto table = make_table_output(console, clock);
   const auto row = [&] {
     CHECK(table->flush());
     std::vector<std::string> words;
-    std::istringstream last(
-        std::string(text, size).substr(std::string(text, size).rfind("\nlidar")));
+    const std::string all(written.text, written.size);
+    std::istringstream last(all.substr(all.rfind("\nlidar")));
     for (std::string word; last >> word;) words.push_back(word);
     return words;  // channel Hz points MB/s age gaps
   };

@@ -293,6 +293,26 @@ TEST_CASE("fields are judged", "[wire][check]") {
       });
 }
 
+TEST_CASE("coordinates are float32, float64 or integers up to 32 bits, as x, y, z and as xyz",
+          "[wire][check]") {
+  for (std::uint32_t type = 0; type <= 12; ++type) {
+    const bool may_be = type >= 1 && type <= kFloat64;
+    for (const bool as_one : {false, true}) {
+      INFO("type " << type << ", xyz " << as_one);
+      FrameHead head = plain_cloud();
+      head.cloud.point_step = 24;
+      head.cloud.row_step = 0;
+      head.data_bytes = 144;
+      head.cloud.fields = {{"x", 0, type, 1}, {"y", 8, type, 1}, {"z", 16, type, 1}};
+      if (as_one) head.cloud.fields = {{"xyz", 0, type, 3}};
+      std::uint32_t warnings = 0;
+      const Verdict verdict = check_payload(head, kLimits, warnings);
+      CHECK(name_of(verdict.code) ==
+            name_of(may_be ? RejectCode::kUnspecified : RejectCode::kField));
+    }
+  }
+}
+
 TEST_CASE("the blocks of a SOA cloud are judged", "[wire][check]") {
   const auto at = [](std::size_t index, std::uint32_t offset) {
     return [=](FrameHead& h) {
@@ -331,6 +351,48 @@ TEST_CASE("the blocks of a SOA cloud are judged", "[wire][check]") {
                  {"padding that overlaps",
                   [](FrameHead& h) { h.cloud.fields.push_back({"_", 0, 2, 1}); },
                   RejectCode::kLayout},
+                 {"a field without a name that overlaps",
+                  [](FrameHead& h) { h.cloud.fields.push_back({"", 0, 2, 1}); },
+                  RejectCode::kLayout},
+                 {"a second x that overlaps",
+                  [](FrameHead& h) { h.cloud.fields.push_back({"x", 8, 2, 1}); },
+                  RejectCode::kLayout},
+                 {"a second x at an offset that is no multiple of 8",
+                  [](FrameHead& h) {
+                    h.cloud.fields.push_back({"x", 76, 2, 1});
+                    h.data_bytes = 100;
+                  },
+                  RejectCode::kLayout},
+                 {"a second x past the end",
+                  [](FrameHead& h) { h.cloud.fields.push_back({"x", 72, 2, 1}); },
+                  RejectCode::kDataTooShort},
+                 {"padding of unknown type that is not aligned",
+                  [](FrameHead& h) { h.cloud.fields.push_back({"_", 4, 99, 1}); },
+                  RejectCode::kLayout},
+                 {"a block holds width x height x count values",
+                  [](FrameHead& h) {
+                    h.cloud.height = 2;
+                    h.cloud.width = 3;
+                    h.cloud.fields = {{"xyz", 0, kFloat32, 3}, {"normal", 72, kFloat32, 2}};
+                    h.data_bytes = 120;
+                  }},
+                 {"a block of width x height x count values, a byte short",
+                  [](FrameHead& h) {
+                    h.cloud.height = 2;
+                    h.cloud.width = 3;
+                    h.cloud.fields = {{"xyz", 0, kFloat32, 3}, {"normal", 72, kFloat32, 2}};
+                    h.data_bytes = 119;
+                  },
+                  RejectCode::kDataTooShort,
+                  0,
+                  "normal: its block ends at byte 120"},
+                 {"a second row of points reaches into the next block",
+                  [](FrameHead& h) { h.cloud.height = 2; },
+                  RejectCode::kLayout},
+                 {"data longer than the blocks",
+                  [](FrameHead& h) {
+                    h.data_bytes = 1000;
+                  }},
                  {"a block past the end",
                   at(2, 56),
                   RejectCode::kDataTooShort,
