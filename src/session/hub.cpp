@@ -182,8 +182,10 @@ void Hub::Impl::sweep() {
     const MutexLock lock(mutex);
     for (auto it = channels.begin(); it != channels.end();) {
       Channel& channel = *it->second;
-      const auto patience =
-          channel.face.latched ? options.latched_remove_after : options.channel_remove_after;
+      // A latched channel whose frames went under pressure has nothing left to wait for.
+      const bool given_up = channel.ring->head() > 0 && channel.ring->kept_frames() == 0;
+      const auto patience = channel.face.latched && !given_up ? options.latched_remove_after
+                                                              : options.channel_remove_after;
       const std::int64_t idle_ns = now - channel.last_used_ns.load(std::memory_order_relaxed);
       if (channel.face.live || idle_ns < nanoseconds(patience).count()) {
         ++it;

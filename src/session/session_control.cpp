@@ -305,6 +305,7 @@ void SessionImpl::on_advertise(const wire::Advertise& message) {
     hub_.producing_sessions.fetch_add(1, std::memory_order_acq_rel);
   }
   from->told_window = window(*from);
+  watch_window(*from, hub_.clock.now());
   advertised_owed_.push_back({production->version,
                               wire::Advertised{.channel = message.channel,
                                                .id = from->channel->id,

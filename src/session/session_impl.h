@@ -119,6 +119,7 @@ class SessionImpl final : public Session {
   void tell_warnings(Channel& channel, std::uint32_t fresh) SB_REQUIRES(role_);
   void count_ack(Producing& from, std::uint64_t data_bytes, Monotonic now) SB_REQUIRES(role_);
   void acknowledge(Producing& from) SB_REQUIRES(role_);
+  void watch_window(const Producing& from, Monotonic now) SB_REQUIRES(role_);
   [[nodiscard]] std::uint64_t window(const Producing& from) const SB_REQUIRES(role_);
   void send_acks(Monotonic now) SB_REQUIRES(role_);
   [[nodiscard]] wire::FrameLimits frame_limits() const SB_REQUIRES(role_);
@@ -183,6 +184,7 @@ class SessionImpl final : public Session {
   void settle_claim(Reading& reading) SB_REQUIRES(role_);
   void watch_claim(Reading& reading) SB_REQUIRES(role_);
   void check_claims(Monotonic now) SB_REQUIRES(role_);
+  [[nodiscard]] bool holds_shrunk_memory() SB_REQUIRES(role_);
   void check_stall(Monotonic now) SB_REQUIRES(role_);
   std::byte* scratch(std::size_t bytes) SB_REQUIRES(role_);
   void release_scratch() SB_REQUIRES(role_);

@@ -381,6 +381,7 @@ void SessionImpl::count_ack(Producing& from, std::uint64_t data_bytes, Monotonic
 
 void SessionImpl::acknowledge(Producing& from) {
   from.told_window = window(from);
+  watch_window(from, hub_.clock.now());
   from.unacked_frames = 0;
   from.unacked_bytes = 0;
   from.ack_due = false;
@@ -389,13 +390,21 @@ void SessionImpl::acknowledge(Producing& from) {
       .channel = from.number, .sequence = from.last_sequence, .window_bytes = from.told_window});
 }
 
+/// A budget or depth that grows opens a window without waking anybody: one that is shut is looked
+/// at again.
+void SessionImpl::watch_window(const Producing& from, Monotonic now) {
+  if (from.told_window == 0 && !hub_.draining.load(std::memory_order_acquire)) arm(now + kAckTime);
+}
+
 void SessionImpl::send_acks(Monotonic now) {
   for (auto& [number, from] : producing_) {
-    if (from->ack_due || now >= from->ack_by) {
+    const bool opened = from->told_window == 0 && window(*from) > 0;
+    if (from->ack_due || opened || now >= from->ack_by) {
       acknowledge(*from);
     } else if (from->ack_by != Monotonic::max()) {
       arm(from->ack_by);
     }
+    watch_window(*from, now);
   }
 }
 

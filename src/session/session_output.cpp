@@ -15,6 +15,7 @@ constexpr std::size_t kGapPieces =
     8;  // room for so many control pieces is kept before a frame is looked at
 constexpr std::uint64_t kSmallestPeerLimit = 1024;
 constexpr double kLongestPeriodNs = 1e17;  // three years: sums of it fit
+constexpr std::chrono::seconds kStallInShrink{2};
 
 nanoseconds period_of(float hz) {
   const double period = std::min(1e9 / static_cast<double>(hz), kLongestPeriodNs);
@@ -154,7 +155,8 @@ bool SessionImpl::next_batch(Batch& batch) {
   }
   in_batch_ = true;
   batch_moved_ = hub_.clock.now();
-  if (ticket_) arm(batch_moved_ + hub_.options.stall_timeout);
+  if (ticket_)
+    arm(batch_moved_ + std::min<milliseconds>(kStallInShrink, hub_.options.stall_timeout));
   return true;
 }
 
@@ -643,11 +645,29 @@ void SessionImpl::check_claims(Monotonic now) {
   }
 }
 
+/// The frame that the peer takes its time over left its ring in a shrink: its memory is to go back.
+bool SessionImpl::holds_shrunk_memory() {
+  for (std::size_t i = 0; i < in_flight_count_; ++i) {
+    const std::uint64_t position = in_flight_[i].frame.info().position;
+    lost_runs_.clear();
+    in_flight_[i].reading->channel->ring->lost_runs(position, position + 1, lost_runs_);
+    for (const frame::LostRun& run : lost_runs_) {
+      if (run.reason == frame::EvictReason::kShrink) return true;
+    }
+  }
+  return false;
+}
+
 void SessionImpl::check_stall(Monotonic now) {
   if (!in_batch_ || !ticket_) return;
   const Monotonic end = batch_moved_ + hub_.options.stall_timeout;
-  if (now < end) return arm(end);
-  if (hub_.store.pin_waiters() == 0) return arm(now + std::chrono::seconds(1));
+  const Monotonic end_in_shrink = std::min(end, batch_moved_ + kStallInShrink);
+  if (now < end_in_shrink) return arm(end_in_shrink);
+  if (!holds_shrunk_memory()) {
+    const Monotonic again = now + std::chrono::seconds(1);
+    if (now < end) return arm(std::min(end, again));
+    if (hub_.store.pin_waiters() == 0) return arm(again);
+  }
   log(LogLevel::kWarning,
       "session_stalled",
       "session {} moved no byte of a frame that others wait for",

@@ -272,7 +272,9 @@ void SessionImpl::take_whole_room(FrameInProgress& frame, std::uint64_t bytes) {
     frame.state = FrameInProgress::State::kDiscard;
   };
   if (producing_.empty()) {
-    return refuse(wire::RejectCode::kLimit,
+    const bool is_frame =
+        pieces_.kind == MessageInPieces::Kind::kFrame || &frame == &transfer_.frame;
+    return refuse(is_frame ? wire::RejectCode::kUnknownChannel : wire::RejectCode::kLimit,
                   fmt::format("a message of {} bytes from a peer that advertised nothing", bytes));
   }
   // Any channel of ours will do: the memory goes back when the frame has found its own.
