@@ -123,7 +123,7 @@ inline constexpr Knob kSessionReliableTimeout{.key = "session.reliable_timeout_m
 inline constexpr Knob kSessionMemoryWait{.key = "session.memory_wait_ms", .kind = Kind::kMilliseconds, .fallback = 250, .low = 0, .high = 60'000,
     .help = "How long an arriving frame waits for memory before it is refused with NO_MEMORY."};
 inline constexpr Knob kSessionStallTimeout{.key = "session.stall_timeout_ms", .kind = Kind::kMilliseconds, .fallback = 10'000, .low = 100, .high = 600'000,
-    .help = "A peer that holds memory others wait for, and takes no byte this long, is closed (1008)."};
+    .help = "A peer that holds memory others wait for, and takes no byte this long, is closed (1008); after 2 s where a shrink waits for it."};
 
 inline constexpr Knob kValidateMaxPoints{.key = "validate.max_points", .kind = Kind::kCount, .fallback = 4'194'304, .low = 1, .high = 1'000'000'000,
     .help = "Points of one cloud; beyond it a frame is refused with TOO_LARGE."};

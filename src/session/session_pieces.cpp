@@ -293,7 +293,7 @@ void SessionImpl::take_whole_room(FrameInProgress& frame, std::uint64_t bytes) {
   }
   const auto so_far = frame.room ? std::span<const std::byte>(frame.room.data().first(frame.filled))
                                  : std::span<const std::byte>(frame.collected);
-  std::memcpy(room.data().data(), so_far.data(), so_far.size());
+  std::ranges::copy(so_far, room.data().begin());  // nothing, where no byte was collected yet
   frame.filled = so_far.size();
   std::vector<std::byte>().swap(frame.collected);
   frame.room = std::move(room);

@@ -475,6 +475,21 @@ TEST_CASE("the window is judged after sequence, epoch and duplicate, and before 
   bridge.check_books();
 }
 
+TEST_CASE("half of a DROP_OLDEST channel's window makes an Ack too", "[session][rules]") {
+  TestBridge bridge;
+  FakePeer sensor(bridge);
+  sensor.advertise(1, "a");
+  const auto advertised = sensor.next_advertised();
+  REQUIRE(advertised);
+  CHECK(advertised->window_bytes() == 16ULL << 20);
+  sensor.frame(1, 1, 5'000'000);
+  CHECK(sensor.acks().empty());
+  sensor.frame(1, 2, 5'000'000);
+  const auto acks = sensor.acks();
+  REQUIRE(acks.size() == 1);
+  CHECK(acks[0].sequence() == 2);
+}
+
 TEST_CASE("a rise of the window from 0 is told at once, whatever opened it", "[session][rules]") {
   TestBridge bridge;
   FakePeer consumer(bridge);
@@ -892,8 +907,14 @@ TEST_CASE("Unsubscribe in the middle of a transfer: the frame is finished, then 
   sensor.send(cloud_frame(1, 1, 1000));
   consumer.pump();
   REQUIRE(consumer.take_batch());
-  consumer.unsubscribe(1);
-  consumer.finish_batch();
+  SECTION("with a part on its way") {
+    consumer.unsubscribe(1);
+    consumer.finish_batch();
+  }
+  SECTION("between two parts") {
+    consumer.finish_batch();
+    consumer.unsubscribe(1);
+  }
   consumer.reading = true;
   consumer.pump();
   std::string whole;
