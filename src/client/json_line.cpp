@@ -8,6 +8,7 @@
 #include <cstddef>
 
 namespace simbridge::client {
+
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {

@@ -86,16 +86,12 @@ Evicted RingState::gone() const {
     if (remembered(oldest)) return {.frames = oldest, .bytes = before};
     // A full ring, whose oldest slot may have the next frame's books already: the second oldest's
     // say the same, less the oldest frame itself while it is there.
-    std::uint64_t kept = 0;
-    const std::uint64_t still_there = [&]() -> std::uint64_t {
-      Block* block = reference(oldest);
-      if (block == nullptr) return 0;
-      kept = block->data_bytes;
-      drop_reader(*block);
-      return 1;
-    }();
+    Block* held = reference(oldest);
+    const std::uint64_t kept = held == nullptr ? 0 : held->data_bytes;
+    if (held != nullptr) drop_reader(*held);
     const std::uint64_t behind = slot(oldest + 1).bytes_before.load(std::memory_order_acquire);
-    if (remembered(oldest + 1)) return {.frames = oldest + 1 - still_there, .bytes = behind - kept};
+    if (remembered(oldest + 1))
+      return {.frames = oldest + (held == nullptr ? 1 : 0), .bytes = behind - kept};
   }
 }
 
@@ -149,41 +145,30 @@ bool RingState::evict_one(std::uint64_t limit,
     const std::uint64_t oldest = tail.load(std::memory_order_acquire);
     // acquire: the slot of any position below head is filled.
     if (oldest >= std::min(limit, head.load(std::memory_order_acquire))) return false;
-    bool taken = false;
     // acquire: pairs with the exchange in publish().
     Handle handle = slot(oldest).handle.load(std::memory_order_acquire);
-    if (!is_empty(handle) && remembered(oldest)) {
-      // Head, read after the handle, says that the slot was not given away yet: it is this frame's
-      // handle, and its generation makes it unlike any other. No reference is needed to be sure.
-      // acq_rel: against the producer's exchange and other evictors; exactly one of us gets the
-      // handle, and with it the ring's reference. The reason is in the new value: one step.
-      taken = slot(oldest).handle.compare_exchange_strong(
-          handle, empty_handle(reason), std::memory_order_acq_rel, std::memory_order_relaxed);
-      if (taken) {
-        Block& block = store.blocks.at(index_of(handle));
-        ++evicted.frames;
-        evicted.bytes += block.data_bytes;
-        drop_ring(block, 0, recycle);
-      }
-    } else if (Block* block = reference(oldest)) {
-      // A full ring: the slot's next frame may be in it already. With our own reference the block
-      // cannot be used again, so an equal handle means: this very frame, still in the slot.
-      Handle expected = Handle{static_cast<std::uint32_t>(
-                            // relaxed: our reference keeps the generation still.
-                            block->state.load(std::memory_order_relaxed) >> 32U)}
-                            << 32U |
-                        block->index;
-      const std::uint64_t bytes = block->data_bytes;
-      // acq_rel: as above.
-      taken = slot(oldest).handle.compare_exchange_strong(
-          expected, empty_handle(reason), std::memory_order_acq_rel, std::memory_order_relaxed);
-      if (taken) {
-        ++evicted.frames;
-        evicted.bytes += bytes;
-        drop_ring(*block, 1, recycle);
-      } else {
-        drop_reader(*block);
-      }
+    bool ours_to_take = !is_empty(handle);
+    // Whose handle is it? Head, read after it, says so while the slot was not given away. A full
+    // ring may have the slot's next frame in it already; a reference to this very frame, while we
+    // have it, says that the handle is of no other.
+    Block* held = nullptr;
+    if (ours_to_take && !remembered(oldest)) {
+      held = reference(oldest);
+      ours_to_take = held != nullptr;
+    }
+    // acq_rel: against the producer's exchange and other evictors; exactly one of us gets the
+    // handle, and with it the ring's reference. The reason is in the new value: one step.
+    const bool taken =
+        ours_to_take &&
+        slot(oldest).handle.compare_exchange_strong(
+            handle, empty_handle(reason), std::memory_order_acq_rel, std::memory_order_relaxed);
+    if (taken) {
+      Block& block = store.blocks.at(index_of(handle));
+      ++evicted.frames;
+      evicted.bytes += block.data_bytes;
+      drop_ring(block, held == nullptr ? 0 : 1, recycle);
+    } else if (held != nullptr) {
+      drop_reader(*held);
     }
     // Somebody took it, we or another: nothing stands at `oldest` any more.
     raise_tail(oldest + 1);

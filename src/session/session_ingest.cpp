@@ -401,9 +401,9 @@ void SessionImpl::send_acks(Monotonic now) {
     const bool opened = from->told_window == 0 && window(*from) > 0;
     if (from->ack_due || opened || now >= from->ack_by) {
       acknowledge(*from);
-    } else if (from->ack_by != Monotonic::max()) {
-      arm(from->ack_by);
+      continue;
     }
+    if (from->ack_by != Monotonic::max()) arm(from->ack_by);
     watch_window(*from, now);
   }
 }

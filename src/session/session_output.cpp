@@ -155,8 +155,7 @@ bool SessionImpl::next_batch(Batch& batch) {
   }
   in_batch_ = true;
   batch_moved_ = hub_.clock.now();
-  if (ticket_)
-    arm(batch_moved_ + std::min<milliseconds>(kStallInShrink, hub_.options.stall_timeout));
+  check_stall(batch_moved_);
   return true;
 }
 

@@ -236,15 +236,7 @@ class Game {
     follow_all(EvictReason::kShrink);
     REQUIRE(before - kept() == report.frames);
     const auto stats = store_->stats();
-    std::uint64_t lost = 0, evicted = 0, shrunk = 0;
-    for (const RingModel& model : models_) {
-      lost += model.tail;
-      evicted += model.evicted;
-      shrunk += model.shrunk;
-    }
-    REQUIRE(stats.evicted_frames + stats.shrunk_frames == lost);
-    REQUIRE(stats.evicted_bytes == evicted);
-    REQUIRE(stats.shrunk_bytes == shrunk);
+    compare_losses(stats);
     if (held_.empty()) REQUIRE(stats.charged <= budget_);
     if (held_.empty()) REQUIRE(stats.committed <= budget_);
   }
@@ -389,6 +381,11 @@ class Game {
       }
     }
     const auto stats = store_->stats();
+    compare_losses(stats);
+    if (held_.empty()) REQUIRE(stats.pinned == 0_B);
+  }
+
+  void compare_losses(const frame::StoreStats& stats) const {
     std::uint64_t lost = 0, evicted = 0, shrunk = 0;
     for (const RingModel& model : models_) {
       lost += model.tail;
@@ -398,7 +395,6 @@ class Game {
     REQUIRE(stats.evicted_frames + stats.shrunk_frames == lost);
     REQUIRE(stats.evicted_bytes == evicted);
     REQUIRE(stats.shrunk_bytes == shrunk);
-    if (held_.empty()) REQUIRE(stats.pinned == 0_B);
   }
 
   [[nodiscard]] bool nobody_claims() const {

@@ -155,4 +155,9 @@ v1::ClientMessage opaque_frame(std::uint32_t channel,
 v1::ClientMessage cloud_frame(std::uint32_t channel, std::uint64_t sequence, std::uint32_t points);
 std::string pattern_bytes(std::uint64_t seed, std::size_t bytes);
 
+/// The parts of a frame: the head up to the data, then data in pieces of that size.
+std::vector<v1::ClientMessage> parts_of(const v1::Frame& frame,
+                                        std::uint64_t transfer,
+                                        std::size_t piece);
+
 }  // namespace simbridge::test

@@ -9,30 +9,6 @@ using namespace simbridge::test;  // NOLINT(google-build-using-namespace): a tes
 
 namespace {
 
-/// The parts of a frame: the head up to the data, then data in pieces of that size.
-std::vector<v1::ClientMessage> parts_of(const v1::Frame& frame,
-                                        std::uint64_t transfer,
-                                        std::size_t piece) {
-  const std::string whole = frame.SerializeAsString();
-  const std::size_t data =
-      frame.has_cloud() ? frame.cloud().data().size() : frame.opaque().data().size();
-  std::vector<std::string> cuts{whole.substr(0, whole.size() - data)};
-  for (std::size_t at = whole.size() - data; at < whole.size(); at += piece)
-    cuts.push_back(whole.substr(at, piece));
-  std::vector<v1::ClientMessage> parts(cuts.size());
-  for (std::size_t i = 0; i < cuts.size(); ++i) {
-    auto* part = parts[i].mutable_part();
-    part->set_transfer(transfer);
-    part->set_index(static_cast<std::uint32_t>(i));
-    part->set_count(static_cast<std::uint32_t>(cuts.size()));
-    part->set_total_bytes(whole.size());
-    part->set_channel(frame.channel());
-    part->set_sequence(frame.sequence());
-    part->set_data(cuts[i]);
-  }
-  return parts;
-}
-
 struct Bench {
   Bench() {
     sensor.advertise(1, "a");

@@ -35,28 +35,6 @@ std::string ping_of(std::size_t bytes) {
   return '\x3a' + varint(body.size()) + body;
 }
 
-std::vector<v1::ClientMessage> parts_of(const v1::Frame& frame,
-                                        std::uint64_t transfer,
-                                        std::size_t data_bytes) {
-  const std::string whole = frame.SerializeAsString();
-  const std::size_t head = whole.size() - data_bytes;
-  const std::vector<std::string> pieces{whole.substr(0, head),
-                                        whole.substr(head, data_bytes / 2),
-                                        whole.substr(head + data_bytes / 2)};
-  std::vector<v1::ClientMessage> parts(pieces.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    auto* part = parts[i].mutable_part();
-    part->set_transfer(transfer);
-    part->set_index(static_cast<std::uint32_t>(i));
-    part->set_count(static_cast<std::uint32_t>(pieces.size()));
-    part->set_total_bytes(whole.size());
-    part->set_channel(frame.channel());
-    part->set_sequence(frame.sequence());
-    part->set_data(pieces[i]);
-  }
-  return parts;
-}
-
 /// Two unfinished frames of other sessions that fill the ingest share.
 struct FullDoor {
   explicit FullDoor(TestBridge& bridge) {
@@ -605,7 +583,7 @@ TEST_CASE("one session holds at most half of the ingest share, another one still
   greedy.advertise(1, "greedy");
   other.advertise(1, "other");
   const std::string most(half * 3 / 4, 'm');
-  greedy.send(parts_of(opaque_frame(1, 1, most).frame(), 1, most.size())[0]);
+  greedy.send(parts_of(opaque_frame(1, 1, most).frame(), 1, most.size() / 2)[0]);
   CHECK(bridge.store->stats().ingest_held.count >= most.size());
   const auto second = opaque_frame(1, 2, most).SerializeAsString();
   greedy.begin(second.size());
@@ -820,7 +798,7 @@ TEST_CASE("the end of a session drops its transfer: its memory is free, its numb
           "[session][rules]") {
   TestBridge bridge;
   const auto sent = opaque_frame(1, 1, std::string(1'000'000, 't'));
-  const auto parts = parts_of(sent.frame(), 1, 1'000'000);
+  const auto parts = parts_of(sent.frame(), 1, 500'000);
   {
     FakePeer sensor(bridge);
     sensor.advertise(1, "a");
@@ -844,7 +822,7 @@ TEST_CASE("a transfer above max_frame_bytes is TOO_LARGE and takes no memory", "
   FakePeer sensor(bridge);
   sensor.advertise(1, "a");
   const std::size_t bytes = bridge.store->max_frame_bytes().count + 1;
-  const auto parts = parts_of(opaque_frame(1, 1, std::string(bytes, 't')).frame(), 1, bytes);
+  const auto parts = parts_of(opaque_frame(1, 1, std::string(bytes, 't')).frame(), 1, bytes / 2);
   for (const auto& part : parts) {
     CHECK(sensor.rejects().empty());
     sensor.send(part);
