@@ -57,6 +57,7 @@ class SendCommand {
  private:
   std::optional<Exit> check();
   std::optional<Exit> add_sources();
+  [[nodiscard]] std::string telemetry_channel() const;
   std::optional<Exit> lock();
   std::optional<Exit> load();
   void start();
@@ -82,6 +83,13 @@ class SendCommand {
   Monotonic began_ = now();
 };
 
+/// Beside another source telemetry has a channel of its own.
+std::string SendCommand::telemetry_channel() const {
+  const bool beside = !options_.files.empty() || !options_.simulate.empty();
+  return options_.telemetry_bytes > 0 && beside ? options_.channel + "/telemetry"
+                                                : options_.channel;
+}
+
 std::optional<Exit> SendCommand::check() {
   const auto wrong = [&](std::string_view text) {
     say(console_, "simbridge send: {}", text);
@@ -90,9 +98,7 @@ std::optional<Exit> SendCommand::check() {
   const auto url = parse_url(options_.to);
   if (!url) return wrong(url.error().detail);
   if (url->scheme != Url::Scheme::kWebSocket) return wrong("--to is a ws:// address");
-  const bool two =
-      options_.telemetry_bytes > 0 && (!options_.files.empty() || !options_.simulate.empty());
-  for (const auto& name : {options_.channel, two ? options_.channel + "/telemetry" : "a"}) {
+  for (const auto& name : {options_.channel, telemetry_channel()}) {
     if (const auto fault = fault_of_name(name); !fault.empty()) return wrong("--channel " + fault);
   }
   if (!options_.simulate.empty() && options_.simulate != "lidar")
@@ -153,7 +159,7 @@ std::optional<Exit> SendCommand::add_sources() {
   if (options_.telemetry_bytes > 0) {
     const bool alone = streams_.empty();
     streams_.push_back({.source = make_telemetry_source(options_.telemetry_bytes),
-                        .name = alone ? options_.channel : options_.channel + "/telemetry",
+                        .name = telemetry_channel(),
                         .frame_id = options_.frame_id,
                         .count = alone ? options_.count : streams_.front().count,
                         .rate_hz = alone || options_.rate_hz > 0 ? simulated_rate : kDefaultRate});

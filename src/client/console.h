@@ -6,10 +6,8 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <cstdio>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 namespace simbridge::client {
@@ -27,8 +25,7 @@ void say(const Console& console, fmt::format_string<Args...> text, Args&&... arg
   if (std::fwrite(text.data(), 1, text.size(), console.out) == text.size() &&
       std::fflush(console.out) == 0)
     return {};
-  return fail(ErrorCode::kSystem,
-              fmt::format("cannot write the output: {}", std::generic_category().message(errno)));
+  return fail(ErrorCode::kSystem, fmt::format("cannot write the output: {}", errno_text()));
 }
 
 /// One line to the output. false: it could not be written, which is said.

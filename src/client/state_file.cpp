@@ -13,7 +13,6 @@
 #include <charconv>
 #include <fstream>
 #include <iterator>
-#include <system_error>
 
 namespace simbridge::client {
 namespace {
@@ -68,8 +67,7 @@ bool parse_line(std::string_view line, SendState& state) {
 }
 
 std::unexpected<Error> system_error(std::string_view what, const std::string& path) {
-  return fail(ErrorCode::kSystem,
-              fmt::format("{} {}: {}", what, path, std::generic_category().message(errno)));
+  return fail(ErrorCode::kSystem, fmt::format("{} {}: {}", what, path, errno_text()));
 }
 
 bool write_all(int descriptor, std::string_view text) {

@@ -8,16 +8,11 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 
 namespace simbridge::client {
 namespace {
 
 constexpr std::size_t kHolderBytesMax = 512;
-
-std::string reason() {
-  return std::generic_category().message(errno);
-}
 
 /// What the holder wrote of himself; he may not have come to it yet.
 std::string read_holder(int descriptor) {
@@ -34,10 +29,10 @@ Result<StateLock> StateLock::take(const std::string& state_path, std::string_vie
   constexpr int kMode = 0600;
   StateLock lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
   if (lock.descriptor_ < 0)
-    return fail(ErrorCode::kSystem, fmt::format("cannot make {}: {}", path, reason()));
+    return fail(ErrorCode::kSystem, fmt::format("cannot make {}: {}", path, errno_text()));
   if (::flock(lock.descriptor_, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK)
-      return fail(ErrorCode::kSystem, fmt::format("cannot lock {}: {}", path, reason()));
+      return fail(ErrorCode::kSystem, fmt::format("cannot lock {}: {}", path, errno_text()));
     return fail(ErrorCode::kUnavailable,
                 fmt::format("{} is in use by {}; each sender needs a file of its own",
                             state_path,

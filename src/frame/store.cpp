@@ -232,11 +232,6 @@ StoreStats FrameStore::stats() const {
     return figure.load(std::memory_order_relaxed);  // relaxed: figures
   };
   const auto pinned = static_cast<std::int64_t>(load(impl.pinned));
-  std::uint64_t rings = 0;
-  {
-    const MutexLock lock(impl.eviction);
-    rings = impl.rings.size();
-  }
   const Impl::Losses losses = impl.losses();
   return {
       .budget = budget(),
@@ -246,7 +241,7 @@ StoreStats FrameStore::stats() const {
       .warm = arena.warm,
       .ingest_held = Bytes{impl.ingest.held()},
       .pins_held = Bytes{impl.pins.held()},
-      .rings = rings,
+      .rings = losses.rings,
       .evicted_frames = losses.evicted.frames,
       .evicted_bytes = losses.evicted.bytes,
       .shrunk_frames = losses.shrunk.frames,

@@ -67,7 +67,7 @@ FrameStore::Impl::Losses FrameStore::Impl::losses() {
   // What is being evicted at this instant may stand in one sum and not in the other.
   evicted_so_far.frames = std::max(evicted_so_far.frames, all.frames - shrunk.frames);
   evicted_so_far.bytes = std::max(evicted_so_far.bytes, all.bytes - shrunk.bytes);
-  return {.evicted = evicted_so_far, .shrunk = shrunk};
+  return {.evicted = evicted_so_far, .shrunk = shrunk, .rings = rings.size()};
 }
 
 // ---- blocks

@@ -73,6 +73,7 @@ struct FrameStore::Impl {
   void release_place(std::uint32_t slab);
   struct Losses {
     Evicted evicted, shrunk;
+    std::uint64_t rings = 0;  // that there are
   };
   /// Summed up from the rings, each of which knows by its tail what it has lost.
   [[nodiscard]] Losses losses() SB_EXCLUDES(eviction);

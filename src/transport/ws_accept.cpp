@@ -20,8 +20,6 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <string>
-#include <system_error>
 #include <utility>
 
 namespace simbridge::transport::ws {
@@ -39,10 +37,6 @@ constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 constexpr int kAcceptsATurn = 64;
 constexpr milliseconds kBackOff{100};      // with a full table, until somebody may have left
 constexpr milliseconds kStopWait{10'000};  // connections end at once; longer is a defect
-
-std::string error_text(int number) {
-  return std::error_code(number, std::generic_category()).message();
-}
 
 struct Bound {
   Descriptor socket;
@@ -68,9 +62,8 @@ Result<Bound> bind_and_listen(const WebSocketOptions& options) {
   }
   auto* address = reinterpret_cast<sockaddr*>(&storage);
   const auto system = [&](const char* what) {
-    return fail(
-        ErrorCode::kSystem,
-        fmt::format("{} {} port {}: {}", what, options.bind, options.port, error_text(errno)));
+    return fail(ErrorCode::kSystem,
+                fmt::format("{} {} port {}: {}", what, options.bind, options.port, errno_text()));
   };
   Bound bound;
   bound.socket = Descriptor(
@@ -159,7 +152,7 @@ class Acceptor final : public std::enable_shared_from_this<Acceptor> {
     log(LogLevel::kWarning,
         "accept_descriptors",
         "accept: {}; new peers wait (raise the limit of open files)",
-        error_text(errno));
+        errno_text());
     timer_.expires_after(kBackOff);
     timer_.async_wait([self = shared_from_this()](const error_code& ec) {
       if (!ec) self->accept();
