@@ -7,6 +7,7 @@
 #include "wire/writer.h"
 
 #include <cstring>
+#include <type_traits>
 
 namespace simbridge::wire {
 namespace {
@@ -18,8 +19,14 @@ struct Index {
   std::uint32_t origin_bytes;   // 14 to 17: checksum, hops, the first producer's numbers
   std::uint32_t payload_bytes;  // the payload's fields before its data
   PayloadKind kind;
+  bool has_result;  // a Result stands behind the index
 };
-constexpr std::uint64_t kIndexBytes = 4 * sizeof(std::uint32_t) + 1;
+constexpr std::uint64_t kIndexBytes = 4 * sizeof(std::uint32_t) + 2;
+static_assert(std::is_trivially_copyable_v<Result>, "it is kept as it lies in memory");
+
+std::uint64_t result_record_bytes(bool has_result) {
+  return has_result ? sizeof(Result) : 0;
+}
 
 void put_index(const Index& index, std::byte* out) {
   std::memcpy(out, &index.times_bytes, 4);
@@ -27,6 +34,8 @@ void put_index(const Index& index, std::byte* out) {
   std::memcpy(out + 8, &index.origin_bytes, 4);
   std::memcpy(out + 12, &index.payload_bytes, 4);
   std::memcpy(out + 16, &index.kind, 1);
+  const std::uint8_t has_result = index.has_result ? 1 : 0;
+  std::memcpy(out + 17, &has_result, 1);
 }
 
 Index get_index(std::span<const std::byte> stored) {
@@ -37,8 +46,9 @@ Index get_index(std::span<const std::byte> stored) {
   std::memcpy(&index.origin_bytes, stored.data() + 8, 4);
   std::memcpy(&index.payload_bytes, stored.data() + 12, 4);
   std::memcpy(&index.kind, stored.data() + 16, 1);
-  SB_CHECK(kIndexBytes + index.times_bytes + index.place_bytes + index.origin_bytes +
-                   index.payload_bytes <=
+  index.has_result = stored[17] != std::byte{0};
+  SB_CHECK(kIndexBytes + result_record_bytes(index.has_result) + index.times_bytes +
+                   index.place_bytes + index.origin_bytes + index.payload_bytes <=
                stored.size(),
            "a stored head holds what its index says");
   return index;
@@ -152,7 +162,6 @@ constexpr std::uint32_t payload_number(PayloadKind kind) {
 constexpr std::uint32_t kDataNumber = 100;
 constexpr std::uint32_t kPartNumber = 14;
 constexpr std::uint32_t kFrameNumber = 15;
-constexpr std::string_view kUnchanged = "none";
 
 std::uint64_t length_field_bytes(std::uint32_t number, std::uint64_t length) {
   return varint_bytes(tag_of(number, WireType::kLength)) + varint_bytes(length);
@@ -162,28 +171,54 @@ std::uint64_t data_field_bytes(std::uint64_t data_bytes) {
   return data_bytes == 0 ? 0 : length_field_bytes(kDataNumber, data_bytes) + data_bytes;
 }
 
-std::uint64_t result_bytes(const Outgoing& o) {
-  return varint_field_bytes(1, o.points_in) + varint_field_bytes(2, o.points_out) +
-         length_field_bytes(3, kUnchanged.size()) + kUnchanged.size() +
-         varint_field_bytes(7, o.skipped_frames) + varint_field_bytes(8, o.queue_us) +
-         varint_field_bytes(9, o.degraded ? 1 : 0);
-}
-
-void put_result(Writer& out, const Outgoing& o) {
-  put_varint(out, 1, o.points_in);
-  put_varint(out, 2, o.points_out);
-  put_string(out, 3, kUnchanged);
+template <typename Sink>
+void put_result(Sink& out, const Result& result, const Outgoing& o) {
+  put_varint(out, 1, result.points_in);
+  put_varint(out, 2, result.points_out);
+  put_string(out, 3, name_of(result.by));
+  put_double(out, 4, result.leaf);
+  if (result.box) {
+    put_message(out, 5, [&](auto& min) { put_vector(min, result.box->front()); });
+    put_message(out, 6, [&](auto& max) { put_vector(max, result.box->back()); });
+  }
   put_varint(out, 7, o.skipped_frames);
   put_varint(out, 8, o.queue_us);
-  put_varint(out, 9, o.degraded ? 1 : 0);
+  put_varint(out, 9, o.degraded || result.degraded ? 1 : 0);
+  put_varint(out, 10, result.dropped_nonfinite);
+  put_varint(out, 11, result.dropped_zero);
+  put_varint(out, 12, result.dropped_region);
+  put_varint(out, 13, result.dropped_extent);
+}
+
+/// The result that goes out: the stored one, or that of a frame that passes unchanged.
+Result result_of(const Index& index, std::span<const std::byte> stored, const Outgoing& o) {
+  Result result{.points_in = o.points_in, .points_out = o.points_out};
+  if (index.has_result) std::memcpy(&result, stored.data() + kIndexBytes, sizeof result);
+  return result;
 }
 
 // All that frame_prefix adds to the pieces, each number at its longest: envelope 11, channel and
-// subscription 12, sequence 11, epoch and forwarded 18, result 2 + 22 + 6 + 11 + 6 + 2, payload and
-// data 24.
-constexpr std::uint64_t kPrefixExtra = 11 + 12 + 11 + 18 + 49 + 24;
+// subscription 12, sequence 11, epoch and forwarded 18, result 4 + 22 + 8 + 9 + 2 x 29 + 11 + 6 + 2
+// + 4 x 11, payload and data 24.
+constexpr std::uint64_t kPrefixExtra = 11 + 12 + 11 + 18 + 164 + 24;
 
 }  // namespace
+
+std::string_view name_of(DecimatedBy by) {
+  switch (by) {
+    case DecimatedBy::kNone:
+      return "none";
+    case DecimatedBy::kCpu:
+      return "cpu";
+    case DecimatedBy::kGpu:
+      return "gpu";
+    case DecimatedBy::kWorker:
+      return "worker";
+    case DecimatedBy::kPcl:
+      return "pcl";
+  }
+  return "none";
+}
 
 std::uint64_t stored_head_bytes(const FrameHead& head) {
   // Of any length, received_ns takes the 9 bytes that a value other than zero takes.
@@ -192,12 +227,14 @@ std::uint64_t stored_head_bytes(const FrameHead& head) {
   put_place(count, head);
   put_origin(count, head);
   put_payload(count, head);
-  return kIndexBytes + count.count();
+  return kIndexBytes + result_record_bytes(head.result.has_value()) + count.count();
 }
 
 void store_head(const FrameHead& head, std::int64_t received_ns, std::span<std::byte> out) {
-  SB_CHECK(out.size() >= kIndexBytes, "the place for a stored head is stored_head_bytes long");
-  Writer writer(out.subspan(kIndexBytes));
+  const std::uint64_t before_pieces = kIndexBytes + result_record_bytes(head.result.has_value());
+  SB_CHECK(out.size() >= before_pieces, "the place for a stored head is stored_head_bytes long");
+  if (head.result) std::memcpy(out.data() + kIndexBytes, &*head.result, sizeof *head.result);
+  Writer writer(out.subspan(before_pieces));
   std::uint64_t before = 0;
   const auto piece = [&writer, &before] {
     const std::uint64_t bytes = writer.count() - before;
@@ -214,15 +251,19 @@ void store_head(const FrameHead& head, std::int64_t received_ns, std::span<std::
   put_payload(writer, head);
   index.payload_bytes = piece();
   index.kind = head.kind;
+  index.has_result = head.result.has_value();
   put_index(index, out.data());
-  SB_CHECK(kIndexBytes + writer.count() <= out.size(),
+  SB_CHECK(before_pieces + writer.count() <= out.size(),
            "the place for a stored head is stored_head_bytes long");
 }
 
 void load_head(std::span<const std::byte> stored, FrameHead& head) {
   head.clear();
   const Index index = get_index(stored);
-  std::span<const std::byte> rest = stored.subspan(kIndexBytes);
+  if (index.has_result)
+    std::memcpy(&head.result.emplace(), stored.data() + kIndexBytes, sizeof(Result));
+  std::span<const std::byte> rest =
+      stored.subspan(kIndexBytes + result_record_bytes(index.has_result));
   const std::uint64_t outer =
       std::uint64_t{index.times_bytes} + index.place_bytes + index.origin_bytes;
   Reader frame(rest, outer);
@@ -244,14 +285,17 @@ std::uint64_t frame_prefix(std::span<const std::byte> stored,
                            bool envelope,
                            std::span<std::byte> out) {
   const Index index = get_index(stored);
-  const std::byte* times = stored.data() + kIndexBytes;
+  const std::byte* times = stored.data() + kIndexBytes + result_record_bytes(index.has_result);
   const std::byte* place = times + index.times_bytes;
   const std::byte* origin = place + index.place_bytes;
   const std::byte* payload = origin + index.origin_bytes;
   const std::uint32_t number = payload_number(index.kind);
   const std::uint64_t payload_length =
       index.payload_bytes + (number == 0 ? 0 : data_field_bytes(outgoing.data_bytes));
-  const std::uint64_t result_length = result_bytes(outgoing);
+  const Result result = result_of(index, stored, outgoing);
+  Counter result_counter;
+  put_result(result_counter, result, outgoing);
+  const std::uint64_t result_length = result_counter.count();
   SB_CHECK(out.size() >= frame_prefix_max(stored), "a prefix has room for its longest form");
 
   Writer writer(out);
@@ -272,7 +316,7 @@ std::uint64_t frame_prefix(std::span<const std::byte> stored,
   put_fixed64(writer, 9, static_cast<std::uint64_t>(outgoing.forwarded_ns));
   writer.raw(place, index.place_bytes);
   put_length(writer, 13, result_length);
-  put_result(writer, outgoing);
+  put_result(writer, result, outgoing);
   writer.raw(origin, index.origin_bytes);
   if (number == 0) return writer.count();
   put_length(writer, number, payload_length);

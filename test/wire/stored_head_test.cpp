@@ -56,6 +56,63 @@ TEST_CASE("a prefix written into a place of just its longest form stays within i
   CHECK(out[length - 1] != 'S');
 }
 
+TEST_CASE("what the bridge did to a frame is stored, loaded and told to every consumer",
+          "[wire][stored]") {
+  FrameHead head;
+  head.kind = PayloadKind::kCloud;
+  head.cloud.width = 7;
+  head.cloud.height = 1;
+  head.result = Result{.points_in = ~0ULL,
+                       .points_out = ~0ULL,
+                       .by = DecimatedBy::kWorker,
+                       .leaf = 0.2,
+                       .box = std::array{Vector3{-1, -2, -3}, Vector3{1, 2, 3}},
+                       .degraded = true,
+                       .dropped_nonfinite = ~0ULL,
+                       .dropped_zero = ~0ULL,
+                       .dropped_region = ~0ULL,
+                       .dropped_extent = ~0ULL};
+  std::vector<std::byte> stored(stored_head_bytes(head));
+  store_head(head, -1, stored);
+  FrameHead loaded;
+  load_head(stored, loaded);
+  CHECK(loaded.result == head.result);
+  CHECK(loaded.cloud.width == 7);
+
+  const Outgoing largest{.channel = ~0U,
+                         .subscription = ~0U,
+                         .sequence = ~0ULL,
+                         .epoch = ~0ULL,
+                         .forwarded_ns = -1,
+                         .data_bytes = 0,
+                         .points_in = 5,
+                         .points_out = 6,
+                         .skipped_frames = ~0ULL,
+                         .queue_us = ~0U};
+  std::string out(frame_prefix_max(stored) + 8, 'S');
+  const std::uint64_t length =
+      frame_prefix(stored, largest, true, writable(out).first(frame_prefix_max(stored)));
+  CHECK(out.substr(frame_prefix_max(stored)) == "SSSSSSSS");
+  out.resize(length);
+  v1::ServerMessage message;
+  REQUIRE(message.ParseFromString(out));
+  CHECK(message.SerializeAsString() == out);
+  const v1::Result& result = message.frame().result();
+  CHECK(result.points_in() == ~0ULL);
+  CHECK(result.points_out() == ~0ULL);
+  CHECK(result.decimator() == "worker");
+  CHECK(result.leaf() == 0.2);
+  CHECK(result.min().z() == -3);
+  CHECK(result.max().x() == 1);
+  CHECK(result.skipped_frames() == ~0ULL);
+  CHECK(result.queue_us() == ~0U);
+  CHECK(result.degraded());
+  CHECK(result.dropped_nonfinite() == ~0ULL);
+  CHECK(result.dropped_zero() == ~0ULL);
+  CHECK(result.dropped_region() == ~0ULL);
+  CHECK(result.dropped_extent() == ~0ULL);
+}
+
 TEST_CASE("a received time of zero is left out, as proto3 does", "[wire][stored]") {
   FrameHead head;
   head.kind = PayloadKind::kOpaque;

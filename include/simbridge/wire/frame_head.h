@@ -5,6 +5,7 @@
 // Threads: values; functions are pure, any.
 #include "simbridge/wire/messages.h"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,21 @@ struct Quaternion {
   double x = 0, y = 0, z = 0, w = 0;
 };
 
+/// Who thinned a frame; Result.decimator of the protocol.
+enum class DecimatedBy : std::uint8_t { kNone = 0, kCpu, kGpu, kWorker, kPcl };
+std::string_view name_of(DecimatedBy by);  // "none", "cpu" …
+
+/// What the bridge did to a derived frame; the same for all who get it.
+struct Result {
+  std::uint64_t points_in = 0, points_out = 0;
+  DecimatedBy by = DecimatedBy::kNone;
+  double leaf = 0;                            // metres, as applied
+  std::optional<std::array<Vector3, 2>> box;  // min, max of the points sent
+  bool degraded = false;
+  std::uint64_t dropped_nonfinite = 0, dropped_zero = 0, dropped_region = 0, dropped_extent = 0;
+  friend bool operator==(const Result&, const Result&) = default;
+};
+
 struct FrameHead {
   std::uint32_t channel = 0;
   std::uint64_t sequence = 0, epoch = 0;
@@ -60,6 +76,7 @@ struct FrameHead {
   PayloadKind kind = PayloadKind::kNone;
   CloudHead cloud;
   DepthHead depth;
+  std::optional<Result> result;  // set by the pipeline, never from a peer
 
   std::uint64_t head_bytes = 0;  // of the Frame without the data's content; judged against 64 KiB
   std::uint64_t data_offset =
@@ -184,8 +201,9 @@ struct Outgoing {
 /// Bytes that frame_prefix may need at most for this stored head.
 std::uint64_t frame_prefix_max(std::span<const std::byte> stored);
 /// Writes the ServerMessage up to the data's content: prefix + data is the whole message. Returns
-/// its length. decimator is "none". envelope = false leaves the ServerMessage's own tag and length
-/// out (for FramePart 0).
+/// its length. Where the head has a result, that is sent with what differs from consumer to
+/// consumer; else the points of outgoing, and decimator "none". envelope = false leaves the
+/// ServerMessage's own tag and length out (for FramePart 0).
 std::uint64_t frame_prefix(std::span<const std::byte> stored,
                            const Outgoing& outgoing,
                            bool envelope,
