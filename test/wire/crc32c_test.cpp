@@ -1,4 +1,4 @@
-#include "wire/crc32c.h"
+#include "simbridge/base/crc32c.h"
 
 #include "support/seed.h"
 #include "wire/judge.h"
