@@ -152,9 +152,14 @@ class Cpu final : public CpuDecimator {
   [[nodiscard]] std::uint32_t results() const {
     return is_voxel(request_->sampling) ? map_.size() : static_cast<std::uint32_t>(picked_.size());
   }
+  void coordinates(std::uint32_t first, std::uint32_t count, CoordinateBlock<float>& block) const {
+    unpack(layout_, std::span(picked_).subspan(first, count), block);
+  }
   void coordinates(std::uint32_t first, std::uint32_t count, CoordinateBlock<double>& block) const;
-  template <typename Use>
+  template <typename T, typename Use>
   void each_block_of_results(Use use) const;
+  template <typename T>
+  void write_points(std::byte* to, Extent& extent) const;
   void write_xyz(std::byte* to, Extent& extent) const;
   void write_xyz_only(DecimatedCloud& out) const;
   void write_flat(DecimatedCloud& out) const;
@@ -375,9 +380,9 @@ void Cpu::coordinates(std::uint32_t first,
   }
 }
 
-template <typename Use>
+template <typename T, typename Use>
 void Cpu::each_block_of_results(Use use) const {
-  CoordinateBlock<double> block;
+  CoordinateBlock<T> block;
   const std::uint32_t all = results();
   for (std::uint32_t first = 0; first < all; first += kBlockPoints) {
     const std::uint32_t count = std::min(kBlockPoints, all - first);
@@ -386,9 +391,10 @@ void Cpu::each_block_of_results(Use use) const {
   }
 }
 
-void Cpu::write_xyz(std::byte* to, Extent& extent) const {
-  each_block_of_results(
-      [&](std::uint32_t, std::uint32_t count, const CoordinateBlock<double>& block) {
+template <typename T>
+void Cpu::write_points(std::byte* to, Extent& extent) const {
+  each_block_of_results<T>(
+      [&](std::uint32_t, std::uint32_t count, const CoordinateBlock<T>& block) {
         for (std::uint32_t i = 0; i < count; ++i) {
           const std::array point{static_cast<float>(block.x[i]),
                                  static_cast<float>(block.y[i]),
@@ -398,6 +404,13 @@ void Cpu::write_xyz(std::byte* to, Extent& extent) const {
           to += sizeof point;
         }
       });
+}
+
+void Cpu::write_xyz(std::byte* to, Extent& extent) const {
+  if (!averages() && has_float_coordinates(layout_))
+    write_points<float>(to, extent);
+  else
+    write_points<double>(to, extent);
 }
 
 void Cpu::write_xyz_only(DecimatedCloud& out) const {
@@ -441,7 +454,7 @@ void Cpu::write_flat(DecimatedCloud& out) const {
 void Cpu::write_records(DecimatedCloud& out) const {
   write_as_sent(*cloud_, layout_, picked_, out);
   Extent extent;
-  each_block_of_results(
+  each_block_of_results<double>(
       [&](std::uint32_t first, std::uint32_t count, const CoordinateBlock<double>& block) {
         for (std::uint32_t i = 0; i < count; ++i)
           extent.add(static_cast<float>(block.x[i]),

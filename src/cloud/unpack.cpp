@@ -58,6 +58,17 @@ void gather_any(const Layout& layout,
     gather<Raw, false>(layout, first, points, out);
 }
 
+template <typename Raw, typename T>
+void gather_picked(const Layout& layout,
+                   std::span<const std::uint32_t> points,
+                   CoordinateBlock<T>& out) {
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    out.x[i] = static_cast<T>(load<Raw>(layout.at(layout.axes[0], points[i]), layout.swap));
+    out.y[i] = static_cast<T>(load<Raw>(layout.at(layout.axes[1], points[i]), layout.swap));
+    out.z[i] = static_cast<T>(load<Raw>(layout.at(layout.axes[2], points[i]), layout.swap));
+  }
+}
+
 }  // namespace
 
 bool has_float_coordinates(const Layout& layout) {
@@ -81,14 +92,15 @@ void unpack(const Layout& layout,
 
 void unpack(const Layout& layout,
             std::span<const std::uint32_t> points,
+            CoordinateBlock<float>& out) {
+  gather_picked<float>(layout, points, out);
+}
+
+void unpack(const Layout& layout,
+            std::span<const std::uint32_t> points,
             CoordinateBlock<double>& out) {
-  with_coordinate_type(layout.axes[0].type, [&]<typename Raw>() {
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      out.x[i] = static_cast<double>(load<Raw>(layout.at(layout.axes[0], points[i]), layout.swap));
-      out.y[i] = static_cast<double>(load<Raw>(layout.at(layout.axes[1], points[i]), layout.swap));
-      out.z[i] = static_cast<double>(load<Raw>(layout.at(layout.axes[2], points[i]), layout.swap));
-    }
-  });
+  with_coordinate_type(layout.axes[0].type,
+                       [&]<typename Raw>() { gather_picked<Raw>(layout, points, out); });
 }
 
 }  // namespace simbridge::cloud

@@ -20,7 +20,10 @@ void unpack(const Layout& layout,
             std::uint32_t first,
             std::uint32_t points,
             CoordinateBlock<double>& out);
-/// The points of these numbers, at most kBlockPoints.
+/// The points of these numbers, at most kBlockPoints. The float form keeps a NaN's bits.
+void unpack(const Layout& layout,
+            std::span<const std::uint32_t> points,
+            CoordinateBlock<float>& out);
 void unpack(const Layout& layout,
             std::span<const std::uint32_t> points,
             CoordinateBlock<double>& out);
