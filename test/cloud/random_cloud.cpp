@@ -129,7 +129,7 @@ RandomCloud::RandomCloud(const Draw& draw, std::uint32_t points_max) {
     view.time_num = any_of(draw, kFactors);
     view.time_den = draw(2) == 0 ? 1 : any_of(draw, kFactors);
     view.time_absolute = draw(2) == 0;
-    view.stamp_ns = static_cast<std::int64_t>(draw(1000)) * any_of(draw, kFactors) / 1000;
+    view.stamp_ns = static_cast<std::int64_t>(draw(1000)) * (any_of(draw, kFactors) / 1000);
   }
 }
 

@@ -73,14 +73,17 @@ enum class Sampling : std::uint8_t {
 };
 enum class Output : std::uint8_t { kAsSent = 0, kXyz = 1, kFlat = 2 };
 
+template <typename T>
+struct Box {
+  std::array<T, 3> min{}, max{};
+};
+
 /// A quality without its rate, resolved: unspecified sampling is already NONE or VOXEL_CENTROID.
 struct Request {
   Sampling sampling = Sampling::kNone;
   double leaf = 0;               // metres; 0 = none
   std::uint64_t max_points = 0;  // 0 = no budget
-  struct Box {
-    std::array<double, 3> min{}, max{};
-  };
+  using Box = cloud::Box<double>;
   std::optional<Box> region;            // inclusive, in the coordinates as transmitted
   double min_range = 0, max_range = 0;  // metres from the coordinates' zero; 0 = none
   bool keep_invalid = false;
@@ -111,9 +114,7 @@ struct DecimatedCloud {
   // points_in - points_out - all of these = merged or not sampled
   std::uint64_t dropped_nonfinite = 0, dropped_zero = 0, dropped_region = 0, dropped_extent = 0;
   double leaf = 0;  // metres, as applied; 0 without a grid
-  struct Box {
-    std::array<float, 3> min{}, max{};
-  };
+  using Box = cloud::Box<float>;
   std::optional<Box> box;  // of the points that remain, finite ones; absent where there are none
   enum Warning : std::uint32_t { kTimeFieldUnusable = 1, kFieldLeftOut = 2 };
   std::uint32_t warnings = 0;
