@@ -1,6 +1,7 @@
 // What: the program `simbridge`: the command line, and nothing else. Each command is a function
 // elsewhere.
 #include "app/config.h"
+#include "app/decimate.h"
 #include "app/serve.h"
 #include "app/version.h"
 #include "app/words.h"
@@ -137,6 +138,32 @@ void add_send(CLI::App& root, client::SendOptions& options) {
   take_words_as_typed(send);
 }
 
+/// What `watch` asks of a bridge and `decimate` does to a file.
+void add_quality(CLI::App& command, client::QualityWords& words) {
+  const auto metres = number_from(0, 1e6, "from 0 to 1000000 metres; 0 = none");
+  command.add_option("--leaf", words.leaf, "Edge of a voxel in metres: one point for each")
+      ->check(metres);
+  command.add_option("--max-points", words.max_points, "Points of a cloud, at most; 0 = all");
+  command
+      .add_option(
+          "--sampling",
+          words.sampling,
+          "centroid (default with --leaf or --max-points), nearest, first, stride or random")
+      ->check(CLI::IsMember({"centroid", "nearest", "first", "stride", "random"}));
+  command.add_option(
+      "--region", words.region, "XMIN,YMIN,ZMIN:XMAX,YMAX,ZMAX in metres; points outside go");
+  command.add_option("--min-range", words.min_range, "Metres from zero; nearer points go")
+      ->check(metres);
+  command.add_option("--max-range", words.max_range, "Metres from zero; farther points go")
+      ->check(metres);
+  command
+      .add_option("--output",
+                  words.output,
+                  "as-sent (default), xyz (coordinates only) or flat (xyz, intensity, rgba, ring, "
+                  "time and the rest)")
+      ->check(CLI::IsMember({"as-sent", "xyz", "flat"}));
+}
+
 void add_watch(CLI::App& root, client::WatchOptions& options) {
   CLI::App& watch = *root.add_subcommand("watch", "Show what a bridge delivers");
   watch.add_option("--from", options.from, "ws://HOST:PORT")->required();
@@ -150,6 +177,11 @@ void add_watch(CLI::App& root, client::WatchOptions& options) {
       ->expected(1, 4096);
   watch.add_option("--max-hz", options.max_hz, "Frames a second and channel, at most")
       ->check(number_from(0, 1e6, "from 0 to 1000000 frames a second; 0 = all"));
+  add_quality(watch, options.quality);
+  watch.add_option("--out",
+                   options.out,
+                   "A folder: every cloud that arrives becomes a PCD file there; none is written "
+                   "over");
   watch.add_flag(
       "--reliable", options.reliable, "Frames of backpressure channels wait for this consumer");
   watch.add_option("--credit",
@@ -180,6 +212,23 @@ void add_watch(CLI::App& root, client::WatchOptions& options) {
   watch.add_option("--name", options.name, "Of this peer, for logs");
   watch.add_option("--token", options.token, "Bearer token");
   take_words_as_typed(watch);
+}
+
+void add_decimate(CLI::App& root, DecimateOptions& options) {
+  CLI::App& decimate =
+      *root.add_subcommand("decimate", "Thin a PCD file, as the bridge would for a consumer");
+  decimate.add_option("in", options.in, "A PCD file")->required();
+  decimate.add_option("out", options.out, "The result, a binary PCD file; written over")
+      ->required();
+  add_quality(decimate, options.quality);
+  decimate
+      .add_option("--implementation",
+                  options.implementation,
+                  "cpu, or pcl: PCL's VoxelGrid beside it, where this program was built with it")
+      ->check(CLI::IsMember({"cpu", "pcl"}))
+      ->capture_default_str();
+  decimate.footer("Exit codes: 0 done, 1 a file could not be read or written, 2 command line.");
+  take_words_as_typed(decimate);
 }
 
 int run_command_line(int argc, char** argv) {
@@ -215,6 +264,8 @@ int run_command_line(int argc, char** argv) {
   add_send(root, send);
   client::WatchOptions watch;
   add_watch(root, watch);
+  DecimateOptions decimate_options;
+  add_decimate(root, decimate_options);
   client::InfoOptions info;
   CLI::App& info_command = *root.add_subcommand("info", "Print what a bridge says of itself");
   info_command
@@ -253,6 +304,7 @@ int run_command_line(int argc, char** argv) {
   }
   if (info_command) return client::run_info(info);
   if (health_command) return client::run_health(health);
+  if (*root.get_subcommand("decimate")) return decimate(decimate_options);
   if (*root.get_subcommand("send")) return client::run_send(send);
   split_history(watch.history, watch.globs);
   return client::run_watch(watch);

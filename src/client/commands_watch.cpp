@@ -1,5 +1,6 @@
 #include "client/channel_name.h"
 #include "client/console.h"
+#include "client/frame_files.h"
 #include "client/stop_signals.h"
 #include "client/watch_output.h"
 #include "client/watcher.h"
@@ -11,6 +12,7 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 namespace simbridge::client {
 namespace {
@@ -57,6 +59,7 @@ class WatchCommand {
   [[nodiscard]] std::vector<SubscribeOptions> subscriptions() const;
   void start();
   void watch();
+  void on_frame(const WatchedFrame& frame);
   Exit end();
   void on_error(const Error& error);
   void flush();
@@ -67,11 +70,15 @@ class WatchCommand {
   const Console& console_;
   SystemClock clock_;
   HistoryMode history_ = HistoryMode::kLast;
+  Quality quality_;
+  std::optional<FrameFiles> files_;
   std::vector<SubscribeFrom> from_;
   std::unique_ptr<WatchOutput> output_;
   std::unique_ptr<Watcher> watcher_;
   Monotonic until_ = Monotonic::max();
   std::uint64_t shown_ = 0;
+  std::uint64_t written_ = 0;  // files
+  bool all_written_ = true;
   std::string_view reason_;  // why it is over; empty while it is not
   Exit exit_ = Exit::kDone;
 };
@@ -96,6 +103,14 @@ std::optional<Exit> WatchCommand::check() {
   if (!std::isfinite(options_.for_s) || options_.for_s < 0)
     return wrong("--for is a number of seconds, 0 or more");
   if (options_.sha256 && !options_.json) return wrong("--sha256 goes with --json");
+  const auto quality = parse_quality(options_.quality);
+  if (!quality) return wrong(quality.error().detail);
+  quality_ = *quality;
+  if (!options_.out.empty()) {
+    auto files = FrameFiles::open(options_.out);
+    if (!files) return wrong(files.error().detail);
+    files_ = std::move(*files);
+  }
   return check_history();
 }
 
@@ -141,6 +156,7 @@ std::vector<SubscribeOptions> WatchCommand::subscriptions() const {
                              .history = history_,
                              .from = from_,
                              .max_hz = options_.max_hz,
+                             .quality = quality_,
                              .reliable = options_.reliable,
                              .credit = options_.credit,
                              .max_age_ms = options_.max_age_ms,
@@ -173,11 +189,7 @@ void WatchCommand::start() {
                          output_->status("WARNING", "waiting", text);
                        }};
   WatchCallbacks callbacks{
-      .frame =
-          [this](const WatchedFrame& frame) {
-            ++shown_;
-            output_->frame(frame);
-          },
+      .frame = [this](const WatchedFrame& frame) { on_frame(frame); },
       .gap = [this](const WatchedGap& gap) { output_->gap(gap); },
       .status = [this](
                     auto level, auto code, auto detail) { output_->status(level, code, detail); },
@@ -188,6 +200,27 @@ void WatchCommand::start() {
   watcher_ = std::make_unique<Watcher>(std::move(link), subscriptions(), std::move(callbacks));
   if (options_.count != 0) watcher_->want(options_.count);
   if (options_.for_s > 0) until_ = now() + patience(options_.for_s);
+}
+
+void WatchCommand::on_frame(const WatchedFrame& frame) {
+  ++shown_;
+  if (!files_) return output_->frame(frame);
+  auto shown = frame;
+  const auto path = files_->write(frame.channel, *frame.message);
+  const std::string file = path ? path->string() : std::string();
+  shown.file = file;
+  output_->frame(shown);
+  if (!file.empty()) {
+    ++written_;
+  } else if (path && std::exchange(all_written_, false)) {
+    output_->status("WARNING",
+                    "not_written",
+                    fmt::format("{}: a PCD file cannot hold this frame", frame.channel));
+  } else if (!path && exit_ == Exit::kDone) {
+    say(console_, "simbridge watch: {}", path.error().detail);
+    reason_ = "failed";
+    exit_ = Exit::kFailed;
+  }
 }
 
 bool WatchCommand::stop() const {
@@ -254,6 +287,7 @@ Exit WatchCommand::end() {
                 .reconnects = watcher_->reconnects(),
                 .subscriptions = &watcher_->subscriptions()});
   flush();
+  if (files_) say(console_, "simbridge watch: {} files in {}", written_, options_.out);
   if (exit_ == Exit::kDone && !watcher_->ever_connected()) {
     say(console_, "simbridge watch: {} was never reached", options_.from);
     return Exit::kUnreachable;

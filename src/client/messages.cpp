@@ -64,11 +64,31 @@ void fill_advertise(v1::Advertise& advertise, const AdvertiseOptions& options) {
   }
 }
 
+void fill_quality(v1::Quality& message, double max_hz, const Quality& quality) {
+  message.set_max_hz(static_cast<float>(max_hz));
+  message.set_max_points(quality.max_points);
+  message.set_leaf(quality.leaf);
+  message.set_sampling(static_cast<v1::Sampling>(quality.sampling));
+  if (quality.region) {
+    const auto fill = [](v1::Vector3& corner, const std::array<double, 3>& from) {
+      corner.set_x(from[0]);
+      corner.set_y(from[1]);
+      corner.set_z(from[2]);
+    };
+    fill(*message.mutable_region()->mutable_min(), quality.region->min);
+    fill(*message.mutable_region()->mutable_max(), quality.region->max);
+  }
+  message.set_min_range(quality.min_range);
+  message.set_max_range(quality.max_range);
+  message.set_output(static_cast<v1::Output>(quality.output));
+}
+
 void fill_subscribe(v1::Subscribe& subscribe, const SubscribeOptions& options) {
   subscribe.set_id(options.id);
   subscribe.set_channel(options.channel);
-  if (options.max_hz > 0)
-    subscribe.mutable_quality()->set_max_hz(static_cast<float>(options.max_hz));
+  fill_quality(*subscribe.mutable_quality(), options.max_hz, options.quality);
+  // With only defaults it is left out: frames as they are sent.
+  if (subscribe.quality().ByteSizeLong() == 0) subscribe.clear_quality();
   switch (options.history) {
     case HistoryMode::kNone:
       subscribe.set_history(v1::HISTORY_NONE);

@@ -13,6 +13,7 @@ namespace simbridge::v1 {
 class Advertise;
 class Frame;
 class Hello;
+class Quality;
 class Reject;
 class Subscribe;
 class Welcome;
@@ -22,6 +23,7 @@ namespace simbridge::client {
 
 void fill_hello(v1::Hello& hello, const PeerOptions& options);
 void fill_advertise(v1::Advertise& advertise, const AdvertiseOptions& options);
+void fill_quality(v1::Quality& message, double max_hz, const Quality& quality);
 void fill_subscribe(v1::Subscribe& subscribe, const SubscribeOptions& options);
 [[nodiscard]] WelcomeInfo welcome_info(const v1::Welcome& welcome);
 

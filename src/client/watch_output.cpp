@@ -37,6 +37,7 @@ class JsonOutput final : public WatchOutput {
         .add("leaf", frame.leaf)
         .add("bytes", frame.data.size())
         .add("age_ms", rounded(frame.age_ms));
+    if (!frame.file.empty()) line.add("file", frame.file);
     if (sha256_) line.add("sha256", sha256_hex(frame.data));
     put(line);
   }

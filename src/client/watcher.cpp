@@ -158,7 +158,8 @@ void Watcher::on_frame(const v1::Frame& frame) {
          .decimator = judged && !result.decimator().empty() ? result.decimator() : "none",
          .leaf = result.leaf(),
          .data = payload_data(frame),
-         .age_ms = age_ms_of(frame)});
+         .age_ms = age_ms_of(frame),
+         .message = &frame});
   }
   give_credit(*watched, frame.channel());
 }

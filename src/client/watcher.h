@@ -36,7 +36,9 @@ struct WatchedFrame {
   std::string_view decimator;
   double leaf = 0;
   std::string_view data;
-  double age_ms = 0;  // since the first bridge received it, by wall clocks
+  double age_ms = 0;                   // since the first bridge received it, by wall clocks
+  std::string_view file;               // that it was written to; empty = none
+  const v1::Frame* message = nullptr;  // all of it
 };
 
 struct WatchedGap {

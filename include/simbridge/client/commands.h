@@ -2,6 +2,8 @@
 // What: the commands of the peer's side: send, watch, info, health. Each parses nothing: app's main
 // fills the structs from the command line, the flag stands beside each member. Owner: nobody, free
 // functions.   Threads: one command a process; they take SIGINT and SIGTERM while they run.
+#include "simbridge/client/quality.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <functional>
@@ -68,7 +70,10 @@ struct WatchOptions {
       history;        // --history none|last|all|from POSITION…  as the words after the flag, e.g.
                       // {"from", "EPOCH:SEQ"}; with several channels "NAME=EPOCH:SEQ"; empty = last
   double max_hz = 0;  // --max-hz
-  bool reliable = false;           // --reliable
+  QualityWords quality;   // --leaf, --max-points, --sampling, --region, --min-range, --max-range,
+                          // --output
+  std::string out;        // --out DIR: every cloud that arrives as a PCD file there
+  bool reliable = false;  // --reliable
   std::uint32_t credit = 0;        // --credit N
   std::uint32_t max_age_ms = 0;    // --max-age-ms
   std::uint32_t queue_frames = 0;  // --queue-frames

@@ -11,6 +11,7 @@
 #include "simbridge/base/clock.h"
 #include "simbridge/base/result.h"
 #include "simbridge/client/point_cloud.h"
+#include "simbridge/client/quality.h"
 
 #include <cstdint>
 #include <functional>
@@ -85,6 +86,7 @@ struct SubscribeOptions {
   HistoryMode history = HistoryMode::kNone;
   std::vector<SubscribeFrom> from;
   double max_hz = 0;
+  Quality quality;
   bool reliable = false;
   std::uint32_t credit = 0;
   std::uint32_t max_age_ms = 0;
