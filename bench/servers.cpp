@@ -114,6 +114,8 @@ std::unique_ptr<Child> start_bridge(const std::string& binary) {
                      "--set",
                      "websocket.port=0",
                      "--set",
+                     "grpc.port=0",
+                     "--set",
                      "admin.port=0",
                      "--set",
                      "log.level=warning",

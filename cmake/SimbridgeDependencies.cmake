@@ -10,6 +10,11 @@ find_package(yaml-cpp REQUIRED)
 add_library(simbridge_yaml INTERFACE)
 target_link_libraries(simbridge_yaml INTERFACE yaml-cpp)
 
+# gRPC without TLS, for now: half the code to load. Its CMake file says its version to nobody.
+find_package(gRPC CONFIG QUIET REQUIRED)
+add_library(simbridge_grpc INTERFACE)
+target_link_libraries(simbridge_grpc INTERFACE gRPC::grpc++_unsecure)
+
 # Asio and Beast, header only; no coroutines (docs/decisions.md), no deprecated names.
 add_library(simbridge_asio INTERFACE)
 target_link_libraries(simbridge_asio INTERFACE Boost::headers Threads::Threads)

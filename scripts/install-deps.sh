@@ -20,6 +20,7 @@ packages=(
   ccache cmake g++ ninja-build pkg-config     # building
   libboost-dev                                # Asio and Beast, headers only
   libprotobuf-dev protobuf-compiler           # the protocol
+  libgrpc++-dev protobuf-compiler-grpc        # gRPC; its CMake file asks for the compiler's plug-in too
   libspdlog-dev libfmt-dev                    # logs
   libcli11-dev libyaml-cpp-dev                # command line, configuration
   nlohmann-json3-dev                          # admin answers
@@ -32,7 +33,7 @@ test_packages=(
   libbenchmark-dev nats-server                # benchmarks and their peer
   spin                                        # the model of the ring
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev   # lint, fuzzing
-  python3 python3-jsonschema python3-numpy python3-protobuf python3-pytest python3-websockets python3-yaml
+  python3 python3-grpcio python3-jsonschema python3-numpy python3-protobuf python3-pytest python3-websockets python3-yaml
   python3-venv                                # a place for what only PyPI has: test/requirements.txt
 )
 [[ $with_tests == no ]] || packages+=("${test_packages[@]}")

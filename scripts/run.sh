@@ -2,7 +2,7 @@
 # Installs what is needed, builds the release, starts the daemon with a simulated lidar and shows the
 # live stream as a table. Ctrl-C drains and leaves nothing behind.
 #   scripts/run.sh [--for SECONDS] [FILE.pcd…]     with files: replays them, 10 a second, over and over
-# Ports 8080 (sensors and consumers) and 8090 (admin), or the next free ones, on this machine only.
+# Ports 8080 and 9090 (sensors and consumers: WebSocket, gRPC) and 8090 (admin), or the next free ones, on this machine only.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 from=$OLDPWD seconds=0 files=()
@@ -31,6 +31,7 @@ free_port() {
 }
 port=$(free_port 8080)
 admin=$(free_port $((port < 8090 ? 8090 : port + 1)))
+grpc=$(free_port $((admin < 9090 ? 9090 : admin + 1)))
 url="ws://127.0.0.1:$port"
 logs=$(mktemp -d)
 
@@ -73,8 +74,8 @@ finish() {
 trap finish EXIT
 trap 'stopped=yes; exit 0' INT TERM HUP
 
-say "Bridge: $url   admin: http://127.0.0.1:$admin   Ctrl-C ends all."
-spawn serve "$program" serve --set "websocket.port=$port" --set "admin.port=$admin"
+say "Bridge: $url, grpc://127.0.0.1:$grpc   admin: http://127.0.0.1:$admin   Ctrl-C ends all."
+spawn serve "$program" serve --set "websocket.port=$port" --set "grpc.port=$grpc" --set "admin.port=$admin"
 daemon=$!
 if ((${#files[@]})); then
   spawn send "$program" send --to "$url" --connect-for 15 --channel replay/points --rate 10 --loop "${files[@]}"

@@ -10,8 +10,10 @@
 #include "simbridge/frame/store.h"
 #include "simbridge/metrics/instruments.h"
 #include "simbridge/session/hub.h"
+#include "simbridge/transport/grpc_listener.h"
 #include "simbridge/transport/io_pool.h"
 #include "simbridge/transport/websocket_listener.h"
+#include "simbridge/wire/rpc.h"
 
 #include <fmt/format.h>
 
@@ -77,6 +79,18 @@ transport::WebSocketOptions websocket_options(const Config& config) {
   return options;
 }
 
+transport::GrpcOptions grpc_options(const Config& config) {
+  transport::GrpcOptions options;
+  options.bind = config.text(kGrpcBind);
+  options.port = config.port(kGrpcPort);
+  options.queues = static_cast<unsigned>(config.count(kGrpcQueues));
+  options.max_message_bytes = config.bytes(kSessionMaxMessage).count;
+  options.memory_bytes = config.bytes(kGrpcMemory).count;
+  options.handshake_timeout = config.time(kWebSocketHandshakeTimeout);
+  options.ping_interval = config.time(kSessionPingInterval);
+  return options;
+}
+
 enum class Phase : std::uint8_t { kStarting, kReady, kDraining };
 
 class RunningBridge final : public Bridge {
@@ -86,6 +100,7 @@ class RunningBridge final : public Bridge {
         frame_metrics_(registry_),
         session_metrics_(registry_),
         transport_metrics_(registry_),
+        grpc_metrics_(registry_),
         admin_metrics_(registry_),
         app_metrics_(registry_) {}
 
@@ -97,7 +112,9 @@ class RunningBridge final : public Bridge {
     // them, and only then the figures and the memory. The admin server outlives the listener, so
     // that an operator can watch.
     if (websocket_) websocket_->stop();
+    if (grpc_) grpc_->stop();
     websocket_.reset();
+    grpc_.reset();
     if (pool_) pool_->stop();
     admin_.reset();
     stop_counting_log_lines();
@@ -137,6 +154,12 @@ class RunningBridge final : public Bridge {
                   cannot_listen(kWebSocketPort, kWebSocketBind, websocket.error()));
     }
     websocket_ = *std::move(websocket);
+    auto grpc = transport::make_grpc_listener(
+        grpc_options(config_), *pool_, *hub_, [this] { return info(); }, grpc_metrics_);
+    if (!grpc) {
+      return fail(ErrorCode::kSystem, cannot_listen(kGrpcPort, kGrpcBind, grpc.error()));
+    }
+    grpc_ = *std::move(grpc);
     phase_.store(Phase::kReady, std::memory_order_relaxed);
     return {};
   }
@@ -144,6 +167,7 @@ class RunningBridge final : public Bridge {
   [[nodiscard]] ListeningAt listening_at() const override {
     return {.websocket = fmt::format("ws://{}/v1/connect",
                                      host_port(config_.text(kWebSocketBind), websocket_->port())),
+            .grpc = fmt::format("grpc://{}", host_port(config_.text(kGrpcBind), grpc_->port())),
             .admin = fmt::format("http://{}", host_port(config_.text(kAdminBind), admin_->port()))};
   }
 
@@ -176,6 +200,7 @@ class RunningBridge final : public Bridge {
   void drain(const std::string& reason) override {
     phase_.store(Phase::kDraining, std::memory_order_relaxed);
     drain_until_ = clock_.now() + config_.time(kDrainDeadline) + kDrainSlack;
+    grpc_->drain();
     hub_->drain(config_.time(kDrainDeadline), config_.time(kDrainRetryAfter), reason);
   }
 
@@ -185,7 +210,7 @@ class RunningBridge final : public Bridge {
   [[nodiscard]] std::size_t sessions() const override { return hub_->sessions(); }
 
  private:
-  /// Key, value, reason, what to do: the same for both listeners.
+  /// Key, value, reason, what to do: the same for all listeners.
   [[nodiscard]] std::string cannot_listen(const Knob& port,
                                           const Knob& bind,
                                           const Error& error) const {
@@ -312,16 +337,41 @@ class RunningBridge final : public Bridge {
             .max_points = hub.max_points};
   }
 
+  /// What GetInfo answers; in any thread.
+  [[nodiscard]] wire::Info info() const {
+    const session::HubOptions& hub = hub_->options();
+    const frame::StoreStats stats = store_->stats();
+    wire::Info info;
+    info.welcome = {.bridge = hub.bridge_name,
+                    .version = hub.version,
+                    .boot_id = hub.boot_id,
+                    .session = 0,
+                    .max_message_bytes = hub.max_message_bytes,
+                    .max_frame_bytes = store_->max_frame_bytes().count,
+                    .ping_interval_ms = hub.ping_interval_ms,
+                    .now_ns = clock_.wall_ns()};
+    info.limits.cpus = cpus_here();
+    info.limits.frame_budget_bytes = stats.budget.count;
+    info.limits.frame_bytes = stats.charged.count;
+    info.limits.io_threads = pool_->threads();
+    info.channels = hub_->channel_infos();
+    info.sessions = hub_->sessions();
+    info.started_ns = started_ns_;
+    return info;
+  }
+
   admin::Snapshots snapshots();
 
   Config config_;  // main thread only
   mutable Mutex mutex_;
   LiveFigures live_ SB_GUARDED_BY(mutex_);
   SystemClock clock_;
+  const std::int64_t started_ns_ = clock_.wall_ns();
   metrics::Registry registry_;
   metrics::FrameMetrics frame_metrics_;
   metrics::SessionMetrics session_metrics_;
   metrics::TransportMetrics transport_metrics_;
+  metrics::GrpcMetrics grpc_metrics_;
   metrics::AdminMetrics admin_metrics_;
   metrics::AppMetrics app_metrics_;
   // relaxed: one word for probes and figures, nothing hangs on it.
@@ -332,6 +382,7 @@ class RunningBridge final : public Bridge {
   metrics::ScrapeHook scrape_;
   std::unique_ptr<admin::Server> admin_;
   std::unique_ptr<transport::WebSocketListener> websocket_;
+  std::unique_ptr<transport::GrpcListener> grpc_;
   Monotonic drain_until_;
 };
 

@@ -13,6 +13,7 @@ namespace simbridge::app {
 
 struct ListeningAt {
   std::string websocket;  // "ws://127.0.0.1:8080/v1/connect"
+  std::string grpc;       // "grpc://127.0.0.1:9090"
   std::string admin;      // "http://127.0.0.1:8090"
 };
 

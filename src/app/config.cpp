@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <map>
 #include <utility>
@@ -230,7 +231,7 @@ std::string host_port(const std::string& address, std::uint16_t port) {
 
 Result<std::vector<std::string>> check_config(const Config& config) {
   std::vector<std::string> warnings;
-  for (const Knob* bind : {&kWebSocketBind, &kAdminBind}) {
+  for (const Knob* bind : {&kWebSocketBind, &kGrpcBind, &kAdminBind}) {
     const std::string& address = config.text(*bind);
     if (is_loopback(address)) continue;
     if (!config.flag(kAllowAnonymous)) {
@@ -248,15 +249,26 @@ Result<std::vector<std::string>> check_config(const Config& config) {
                     bind->key,
                     address));
   }
-  if (const std::uint16_t port = config.port(kWebSocketPort);
-      port != 0 && port == config.port(kAdminPort) &&
-      config.text(kWebSocketBind) == config.text(kAdminBind)) {
-    return fail(ErrorCode::kInvalid,
-                fmt::format("{}: {} is also {}; give each listener its own port ({})",
-                            kAdminPort.key,
-                            port,
-                            kWebSocketPort.key,
-                            config.source(kAdminPort)));
+  struct Listener {
+    const Knob& port;
+    const Knob& bind;
+  };
+  const std::array<Listener, 3> listeners{
+      {{kWebSocketPort, kWebSocketBind}, {kGrpcPort, kGrpcBind}, {kAdminPort, kAdminBind}}};
+  for (auto later = listeners.begin(); later != listeners.end(); ++later) {
+    for (auto earlier = listeners.begin(); earlier != later; ++earlier) {
+      const std::uint16_t port = config.port(later->port);
+      if (port == 0 || port != config.port(earlier->port) ||
+          config.text(later->bind) != config.text(earlier->bind)) {
+        continue;
+      }
+      return fail(ErrorCode::kInvalid,
+                  fmt::format("{}: {} is also {}; give each listener its own port ({})",
+                              later->port.key,
+                              port,
+                              earlier->port.key,
+                              config.source(later->port)));
+    }
   }
   const double shares = config.ratio(kFramePinShare) + config.ratio(kFrameIngestShare);
   if (shares > 0.9) {

@@ -65,6 +65,15 @@ inline constexpr Knob kWebSocketHandshakeTimeout{.key = "websocket.handshake_tim
 inline constexpr Knob kWebSocketMaxHandshakes{.key = "websocket.max_handshakes", .kind = Kind::kCount, .fallback = 1024, .low = 1, .high = 1'000'000,
     .help = "Peers at once whose HTTP upgrade is not done; beyond it the oldest is dropped."};
 
+inline constexpr Knob kGrpcPort{.key = "grpc.port", .kind = Kind::kPort, .fallback = 9090, .high = 65535,
+    .help = "Port of the gRPC listener; 0 = any free one, which is printed."};
+inline constexpr Knob kGrpcBind{.key = "grpc.bind", .kind = Kind::kAddress, .text = "127.0.0.1",
+    .help = "Address of the gRPC listener; beyond loopback needs security.allow_anonymous."};
+inline constexpr Knob kGrpcQueues{.key = "grpc.queues", .kind = Kind::kCount, .fallback = 0, .low = 0, .high = 64,
+    .help = "gRPC's completion queues, the most threads that it can use; io.threads says how many it does. 0 = one for each CPU of the host, at most 64."};
+inline constexpr Knob kGrpcMemory{.key = "grpc.memory_bytes", .kind = Kind::kBytes, .fallback = 256 * kMi, .low = 16 * kMi, .high = kTi,
+    .help = "Memory that gRPC may use for what it reads; under pressure it breaks calls off. Keep it some times session.max_message_bytes."};
+
 inline constexpr Knob kAdminPort{.key = "admin.port", .kind = Kind::kPort, .fallback = 8090, .high = 65535,
     .help = "Port of the admin server (/metrics, /healthz, /readyz, /api/v1); 0 = any free one."};
 inline constexpr Knob kAdminBind{.key = "admin.bind", .kind = Kind::kAddress, .text = "127.0.0.1",
@@ -148,6 +157,10 @@ inline constexpr std::array kKnobs{&kBridgeName,
                                    &kWebSocketBind,
                                    &kWebSocketHandshakeTimeout,
                                    &kWebSocketMaxHandshakes,
+                                   &kGrpcPort,
+                                   &kGrpcBind,
+                                   &kGrpcQueues,
+                                   &kGrpcMemory,
                                    &kAdminPort,
                                    &kAdminBind,
                                    &kAllowAnonymous,

@@ -15,6 +15,7 @@ static_assert(kEvictReasons.size() == static_cast<std::size_t>(EvictReason::kCou
 static_assert(kCloseCauses.size() == static_cast<std::size_t>(CloseCause::kCount));
 static_assert(kRefuseCauses.size() == static_cast<std::size_t>(RefuseCause::kCount));
 static_assert(kDirections.size() == static_cast<std::size_t>(Direction::kCount));
+static_assert(kGrpcMethods.size() == static_cast<std::size_t>(GrpcMethod::kCount));
 static_assert(kCloseCodes.size() == static_cast<std::size_t>(CloseCode::kCount));
 static_assert(kHandshakeCauses.size() == static_cast<std::size_t>(HandshakeCause::kCount));
 static_assert(kAcceptErrors.size() == static_cast<std::size_t>(AcceptError::kCount));

@@ -504,4 +504,12 @@ std::vector<SessionSnapshot> Hub::session_list() const {
   return all;
 }
 
+std::vector<wire::ChannelInfo> Hub::channel_infos() const {
+  const MutexLock lock(impl_->mutex);
+  std::vector<wire::ChannelInfo> all;
+  all.reserve(impl_->channels.size());
+  for (const auto& [name, channel] : impl_->channels) all.push_back(impl_->describe(*channel));
+  return all;
+}
+
 }  // namespace simbridge::session

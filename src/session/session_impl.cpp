@@ -246,6 +246,19 @@ void SessionImpl::on_closed(const CloseReason& reason, bool clean) {
   free_everything();
 }
 
+std::shared_ptr<void> SessionImpl::take_references() {
+  role_.assert_held();
+  struct Kept {
+    frame::PinTicket ticket;
+    std::vector<frame::FrameRef> frames;
+  };
+  auto kept = std::make_shared<Kept>();
+  kept->ticket = std::move(ticket_);
+  for (std::size_t i = 0; i < in_flight_count_; ++i)
+    kept->frames.push_back(std::move(in_flight_[i].frame));
+  return kept;
+}
+
 void SessionImpl::free_everything() {
   std::uint64_t broken_off = parts_.reading ? 1 : 0;
   for (std::size_t i = 0; i < in_flight_count_; ++i) {

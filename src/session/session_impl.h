@@ -45,6 +45,7 @@ class SessionImpl final : public Session {
   bool next_batch(Batch& batch) override;
   void batch_progress(std::size_t bytes) override;
   void batch_done() override;
+  std::shared_ptr<void> take_references() override;
   void on_wake() override;
   void on_timer() override;
   void on_half_close() override;

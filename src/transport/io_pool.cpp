@@ -68,6 +68,7 @@ struct IoPool::Impl {
   bool stopped SB_GUARDED_BY(mutex) = false;
   std::list<std::thread> threads SB_GUARDED_BY(mutex);
   std::vector<std::thread::id> finished SB_GUARDED_BY(mutex);
+  std::vector<Follower*> followers SB_GUARDED_BY(mutex);
 };
 
 IoPool::IoPool(unsigned threads, metrics::Gauge& gauge) : impl_(std::make_unique<Impl>(gauge)) {
@@ -88,6 +89,18 @@ void IoPool::resize(unsigned threads) {
   for (; pool.running < threads; ++pool.running) pool.threads.emplace_back([&pool] { pool.run(); });
   pool.note();
   for (unsigned i = threads; i < pool.running; ++i) boost::asio::post(pool.context, [] {});
+  for (Follower* follower : pool.followers) follower->resize(threads);
+}
+
+void IoPool::attach(Follower& follower) {
+  const MutexLock lock(impl_->mutex);
+  impl_->followers.push_back(&follower);
+  if (!impl_->stopped) follower.resize(impl_->wanted);
+}
+
+void IoPool::detach(Follower& follower) {
+  const MutexLock lock(impl_->mutex);
+  std::erase(impl_->followers, &follower);
 }
 
 unsigned IoPool::threads() const {

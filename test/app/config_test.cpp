@@ -172,7 +172,7 @@ TEST_CASE("variables that are not ours, and Kubernetes service links, do not sto
 
 TEST_CASE("listening beyond loopback needs a word from the operator, and then warns",
           "[app][config]") {
-  for (const std::string key : {"websocket.bind", "admin.bind"}) {
+  for (const std::string key : {"websocket.bind", "grpc.bind", "admin.bind"}) {
     for (const std::string address : {"0.0.0.0", "::", "192.168.1.1", "::ffff:10.0.0.1"}) {
       INFO(key << " " << address);
       const Result<Loaded> refused = load_config({.sets = {key + "=" + address}});
@@ -197,8 +197,10 @@ TEST_CASE("listening beyond loopback needs a word from the operator, and then wa
 TEST_CASE("values that contradict each other are refused", "[app][config]") {
   CHECK_THAT(load_config({.sets = {"admin.port=8080"}}).error().detail,
              Catch::Contains("admin.port: 8080 is also websocket.port"));
+  CHECK_THAT(load_config({.sets = {"grpc.port=8080"}}).error().detail,
+             Catch::Contains("grpc.port: 8080 is also websocket.port"));
   CHECK(load_config({.sets = {"admin.port=8080", "admin.bind=127.0.0.2"}}).has_value());
-  CHECK(load_config({.sets = {"admin.port=0", "websocket.port=0"}}).has_value());
+  CHECK(load_config({.sets = {"admin.port=0", "grpc.port=0", "websocket.port=0"}}).has_value());
   CHECK_THAT(
       load_config({.sets = {"frame.pin_share=0.5", "frame.ingest_share=0.5"}}).error().detail,
       Catch::Contains("frame.pin_share: 0.5") && Catch::Contains("at most 0.9"));

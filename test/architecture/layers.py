@@ -71,7 +71,7 @@ LIBRARIES = [
     ("cub/", "cuda"),
     ("thrust/", "cuda"),
 ]
-GENERATED = re.compile(r"^simbridge/v\d+/\w+\.(?:pb|grpc\.pb)\.h$")
+GENERATED = re.compile(r"^(?:simbridge|grpc/health|grpc/reflection)/v\d+\w*/\w+\.(?:pb|grpc\.pb)\.h$")
 # These stay in source files, behind a factory or a private Impl: builds stay short, and what a module
 # offers does not change with what it is made of.
 SOURCES_ONLY = {"asio", "beast", "grpc", "pcl", "protobuf", "cuda"}

@@ -16,7 +16,7 @@ PROGRAM, WATCH_CPP = sys.argv.pop(1), sys.argv.pop(1)
 class Examples(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        ports = ["--set", "websocket.port=0", "--set", "admin.port=0"]
+        ports = ["--set", "websocket.port=0", "--set", "grpc.port=0", "--set", "admin.port=0"]
         cls.bridge = subprocess.Popen(
             [PROGRAM, "serve", *ports], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )

@@ -100,10 +100,11 @@ class Listening(unittest.TestCase):
 
     def test_a_port_that_is_taken_is_code_2_and_named(self):
         with Bridge() as bridge:
-            for knob, url in (("websocket.port", bridge.websocket), ("admin.port", bridge.admin)):
+            taken = {"websocket.port": bridge.websocket, "grpc.port": bridge.grpc, "admin.port": bridge.admin}
+            for knob, url in taken.items():
                 port = urllib.parse.urlsplit(url).port
-                other = "admin.port" if knob == "websocket.port" else "websocket.port"
-                code, out, err = run("serve", "--set", f"{knob}={port}", "--set", f"{other}=0")
+                sets = [f"{each}={port if each == knob else 0}" for each in taken]
+                code, out, err = run("serve", *(word for each in sets for word in ("--set", each)))
                 self.assertEqual((code, out), (2, ""), err)
                 self.assertIn(f"{knob}: ", err)
                 self.assertIn(str(port), err)
@@ -301,7 +302,8 @@ class Signals(unittest.TestCase):
                 probe.bind(("127.0.0.1", 0))
                 ports.append(probe.getsockname()[1])
         bridge = subprocess.Popen(["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", app_support.PROGRAM, "serve",
-                                   "--set", f"websocket.port={ports[0]}", "--set", f"admin.port={ports[1]}"],
+                                   "--set", f"websocket.port={ports[0]}", "--set", "grpc.port=0",
+                                   "--set", f"admin.port={ports[1]}"],
                                   env=clean_environment())
 
         def ready():

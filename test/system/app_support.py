@@ -51,7 +51,7 @@ class Bridge:
     """`simbridge serve` on free ports. Use as a context: at the end it is stopped, and has to have come to no harm."""
 
     def __init__(self, *sets, config=None, arguments=(), environment=None, wait=True, **popen):
-        command = [PROGRAM, "serve", "--set", "websocket.port=0", "--set", "admin.port=0"]
+        command = [PROGRAM, "serve", "--set", "websocket.port=0", "--set", "grpc.port=0", "--set", "admin.port=0"]
         if config is not None:
             command += ["--config", str(config)]
         for each in sets:
@@ -60,19 +60,20 @@ class Bridge:
         popen.setdefault("stderr", self.log_file)
         self.process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True,
                                         env=environment or clean_environment(), **popen)
-        self.websocket = self.admin = None
+        self.websocket = self.grpc = self.admin = None
         if wait:
             self.wait_for_start()
 
     def wait_for_start(self):
-        # The two lines are the promise to scripts; readline returns at once when the process has gone.
-        lines = [self.process.stdout.readline() for _ in range(2)]
+        # The three lines are the promise to scripts; readline returns at once when the process has gone.
+        lines = [self.process.stdout.readline() for _ in range(3)]
         found = [re.fullmatch(pattern, line.strip()) for pattern, line in zip(
-            (r"websocket listening on (ws://\S+/v1/connect)", r"admin listening on (http://\S+)"), lines)]
+            (r"websocket listening on (ws://\S+/v1/connect)", r"grpc listening on (grpc://\S+)",
+             r"admin listening on (http://\S+)"), lines)]
         if not all(found):
             self.process.kill()
             raise AssertionError(f"the bridge did not start: {lines} {self.log()}")
-        self.websocket, self.admin = (match.group(1) for match in found)
+        self.websocket, self.grpc, self.admin = (match.group(1) for match in found)
 
     @property
     def pid(self):

@@ -136,11 +136,11 @@ class Bridge:
 
     def __init__(self, knobs=None, nofile=None, cpus=None):
         # Tests come and go faster than peers do; those about the rate set it themselves.
-        self._knobs = {"websocket.port": 0, "admin.port": 0, "session.accept_rate": 1000000,
+        self._knobs = {"websocket.port": 0, "grpc.port": 0, "admin.port": 0, "session.accept_rate": 1000000,
                        "frame.warm_reserve_bytes": 0, **(knobs or {})}
         self._limits = {"nofile": nofile, "cpus": cpus}
         self.process = None
-        self.url = self.admin = ""
+        self.url = self.grpc = self.admin = ""
         self.ended = False   # the test has seen to its end
 
     def command(self):
@@ -153,6 +153,7 @@ class Bridge:
         self.process = spawn(self.command(), stdout=subprocess.PIPE, stderr=self._log, bufsize=0, **self._limits)
         try:
             self.url = self._read_address("websocket listening on ")
+            self.grpc = self._read_address("grpc listening on ")
             self.admin = self._read_address("admin listening on ")
         except AssertionError:
             self.process.kill()

@@ -81,6 +81,30 @@ inline constexpr std::array<std::string_view, 22> kRejectCodes{
     "UNAUTHORIZED", "EPOCH",          "QUALITY",         "PATTERN",    "LIMIT",
     "DRAINING",     "UNSUPPORTED"};
 
+/// What a gRPC call asks for.
+enum class GrpcMethod : std::uint8_t { kConnect, kInfo, kHealth, kReflection, kUnknown, kCount };
+inline constexpr std::array<std::string_view, 5> kGrpcMethods{
+    "connect", "get_info", "health", "reflection", "unknown"};
+
+/// Indexed by gRPC's status code; those that sessions end with.
+inline constexpr std::array<std::string_view, 17> kGrpcCodes{"ok",
+                                                             "",
+                                                             "",
+                                                             "invalid_argument",
+                                                             "deadline_exceeded",
+                                                             "",
+                                                             "",
+                                                             "",
+                                                             "resource_exhausted",
+                                                             "",
+                                                             "aborted",
+                                                             "",
+                                                             "",
+                                                             "",
+                                                             "unavailable",
+                                                             "",
+                                                             "unauthenticated"};
+
 /// Gap reasons by their numbers in bridge.proto.
 inline constexpr std::array<std::string_view, 12> kGapReasons{"UNSPECIFIED",
                                                               "EVICTED",
@@ -427,6 +451,38 @@ inline constexpr Metric kWsCloses{.name = "simbridge_transport_websocket_closes_
                                       "peer's protocol errors.",
                                   .label = "code",
                                   .values = kCloseCodes};
+inline constexpr Metric kGrpcStreams{.name = "simbridge_transport_grpc_streams",
+                                     .type = Type::kGauge,
+                                     .help = "Calls of Bridge.Connect that are open."};
+inline constexpr Metric kGrpcCalls{.name = "simbridge_transport_grpc_calls_total",
+                                   .type = Type::kCounter,
+                                   .help = "Calls that arrived.",
+                                   .label = "method",
+                                   .values = kGrpcMethods};
+inline constexpr Metric kGrpcMessages{.name = "simbridge_transport_grpc_messages_total",
+                                      .type = Type::kCounter,
+                                      .help = "Messages of Bridge.Connect, whole.",
+                                      .label = "direction",
+                                      .values = kDirections};
+inline constexpr Metric kGrpcBytes{.name = "simbridge_transport_grpc_bytes_total",
+                                   .type = Type::kCounter,
+                                   .help = "Bytes of these messages, HTTP/2's framing not included.",
+                                   .label = "direction",
+                                   .values = kDirections};
+inline constexpr Metric kGrpcEndings{
+    .name = "simbridge_transport_grpc_endings_total",
+    .type = Type::kCounter,
+    .help = "Calls of Bridge.Connect that this side ended, by status; broken off ones have none.",
+    .label = "code",
+    .values = kGrpcCodes};
+inline constexpr Metric kGrpcPollers{
+    .name = "simbridge_transport_grpc_pollers",
+    .type = Type::kGauge,
+    .help = "Threads that poll a completion queue; above the permits while queues that are not "
+            "wanted any more still have calls."};
+inline constexpr Metric kGrpcPermits{.name = "simbridge_transport_grpc_permits",
+                                     .type = Type::kGauge,
+                                     .help = "How many of them may handle events at one time."};
 inline constexpr Metric kIoThreads{.name = "simbridge_transport_io_threads",
                                    .type = Type::kGauge,
                                    .help = "Threads that run the sessions (io.threads)."};
@@ -538,6 +594,13 @@ inline constexpr std::array kCatalogue{&kFrameBudget,
                                        &kWsPings,
                                        &kWsWrites,
                                        &kWsCloses,
+                                       &kGrpcStreams,
+                                       &kGrpcCalls,
+                                       &kGrpcMessages,
+                                       &kGrpcBytes,
+                                       &kGrpcEndings,
+                                       &kGrpcPollers,
+                                       &kGrpcPermits,
                                        &kIoThreads,
                                        &kAdminRequests,
                                        &kAdminRefused,

@@ -111,6 +111,25 @@ struct TransportMetrics {
   Gauge& io_threads;
 };
 
+struct GrpcMetrics {
+  explicit GrpcMetrics(Registry& r)
+      : streams(r.gauge(kGrpcStreams)),
+        calls(r.counters<GrpcMethod>(kGrpcCalls)),
+        messages(r.counters<Direction>(kGrpcMessages)),
+        bytes(r.counters<Direction>(kGrpcBytes)),
+        endings(r.counters<unsigned>(kGrpcEndings)),
+        pollers(r.gauge(kGrpcPollers)),
+        permits(r.gauge(kGrpcPermits)) {}
+
+  Gauge& streams;
+  CounterFamily<GrpcMethod> calls;
+  CounterFamily<Direction> messages;
+  CounterFamily<Direction> bytes;
+  CounterFamily<unsigned> endings;  // endings[8] is RESOURCE_EXHAUSTED
+  Gauge& pollers;
+  Gauge& permits;
+};
+
 struct AdminMetrics {
   explicit AdminMetrics(Registry& r)
       : requests(r.counters<StatusClass>(kAdminRequests)),

@@ -134,6 +134,8 @@ class Hub {
   [[nodiscard]] std::vector<ChannelSnapshot> channels() const;
   [[nodiscard]] std::vector<SubscriptionSnapshot> subscriptions() const;
   [[nodiscard]] std::vector<SessionSnapshot> session_list() const;
+  /// As a new session would be told them.
+  [[nodiscard]] std::vector<wire::ChannelInfo> channel_infos() const;
 
   struct Impl;  // private to the session module
   [[nodiscard]] Impl& impl() const { return *impl_; }

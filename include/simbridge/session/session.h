@@ -52,6 +52,9 @@ class Session {
   virtual void batch_progress(std::size_t bytes) = 0;
   /// The batch was handed to the kernel in full, or its rest was copied by the transport.
   virtual void batch_done() = 0;
+  /// Before on_closed(), where somebody may still read the batch that was lent: the references to
+  /// its frames, to be dropped, in any thread, when nobody does.
+  virtual std::shared_ptr<void> take_references() { return nullptr; }
 
   // ---- around
   /// After the waker given to Hub::open() fired: look at rings, tickets, drain.

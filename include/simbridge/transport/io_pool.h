@@ -18,9 +18,25 @@ class IoPool {
   IoPool(const IoPool&) = delete;
   IoPool& operator=(const IoPool&) = delete;
 
+  /// Something else that has as many threads as the pool.
+  class Follower {
+   public:
+    virtual void resize(unsigned threads) = 0;
+
+   protected:
+    Follower() = default;
+    ~Follower() = default;
+    Follower(const Follower&) = default;
+    Follower& operator=(const Follower&) = default;
+  };
+  /// Told the size now, and at each resize() from here on, in its thread.
+  void attach(Follower& follower);
+  /// Not told any more when it returns.
+  void detach(Follower& follower);
+
   /// More threads start at once; a thread too many leaves when it is through with what it runs, and
   /// what it would have run next is run by the others. No connection belongs to a thread, so none
-  /// notices.
+  /// notices. Followers get the same size.
   void resize(unsigned threads);
   /// As last asked for.
   [[nodiscard]] unsigned threads() const;
