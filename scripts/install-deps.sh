@@ -31,6 +31,7 @@ packages=(
 test_packages=(
   git                                         # lint asks it what has changed
   libbenchmark-dev nats-server                # benchmarks and their peer
+  libpcl-dev                                  # PCL's VoxelGrid, beside ours in tests and benchmarks (1.2 GB)
   spin                                        # the model of the ring
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev   # lint, fuzzing
   python3 python3-grpcio python3-jsonschema python3-numpy python3-protobuf python3-pytest python3-websockets python3-yaml

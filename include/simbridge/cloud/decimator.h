@@ -139,5 +139,9 @@ class Decimator {
 };
 
 std::unique_ptr<Decimator> make_cpu_decimator();
+/// PCL's VoxelGrid behind the same seam, to compare with: centroids to kXyz, in PCL's own order and
+/// float32 arithmetic. In the library simbridge_cloud_pcl, where libpcl-dev was found; the daemon
+/// does without.
+std::unique_ptr<Decimator> make_pcl_decimator();
 
 }  // namespace simbridge::cloud
