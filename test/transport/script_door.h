@@ -114,6 +114,13 @@ class ScriptSession final : public session::Session {
     notes_.add("batch done");
     lent.clear();
   }
+  std::shared_ptr<void> take_references() override {
+    notes_.add("references taken");
+    auto kept = std::make_shared<std::vector<std::string>>(std::move(lent));
+    return {kept.get(), [kept, &notes = notes_](void* /*memory*/) {
+              notes.add("let go");
+            }};
+  }
   void on_wake() override {
     if (script_.on_wake) script_.on_wake(*this);
   }
