@@ -9,6 +9,7 @@
 #include "simbridge/base/mutex.h"
 #include "simbridge/frame/store.h"
 #include "simbridge/metrics/instruments.h"
+#include "simbridge/pipeline/pipeline.h"
 #include "simbridge/session/hub.h"
 #include "simbridge/transport/grpc_listener.h"
 #include "simbridge/transport/io_pool.h"
@@ -26,6 +27,16 @@ namespace {
 unsigned io_threads(const Config& config) {
   const auto asked = static_cast<unsigned>(config.count(kIoThreads));
   return asked != 0 ? asked : cpus_here();
+}
+
+unsigned decimate_threads(const Config& config) {
+  const auto asked = static_cast<unsigned>(config.count(kDecimateThreads));
+  return asked != 0 ? asked : cpus_here();
+}
+
+pipeline::PipelineOptions pipeline_options(const Config& config) {
+  return {.threads = decimate_threads(config),
+          .depth = static_cast<std::uint32_t>(config.count(kDecimateDepth))};
 }
 
 frame::StoreOptions store_options(const Config& config) {
@@ -100,6 +111,7 @@ class RunningBridge final : public Bridge {
         frame_metrics_(registry_),
         session_metrics_(registry_),
         transport_metrics_(registry_),
+        pipeline_metrics_(registry_),
         grpc_metrics_(registry_),
         admin_metrics_(registry_),
         app_metrics_(registry_) {}
@@ -119,8 +131,8 @@ class RunningBridge final : public Bridge {
     admin_.reset();
     stop_counting_log_lines();
     scrape_ = {};
-    // Members go in reverse order: pool, hub (checks that no session is left), store (that every
-    // frame is home).
+    // Members go in reverse order: pool, hub (checks that no session is left), pipeline (that no
+    // reader is), store (that every frame is home).
   }
 
   Result<void> start() {
@@ -133,7 +145,10 @@ class RunningBridge final : public Bridge {
       return fail(ErrorCode::kSystem, fmt::format("frame.budget_bytes: {}", store.error().detail));
     }
     store_ = *std::move(store);
-    hub_ = std::make_unique<session::Hub>(*store_, clock_, hub_options(config_), session_metrics_);
+    pipeline_ = std::make_unique<pipeline::Pipeline>(
+        *store_, clock_, pipeline_options(config_), pipeline_metrics_);
+    hub_ = std::make_unique<session::Hub>(
+        *store_, *pipeline_, clock_, hub_options(config_), session_metrics_);
     pool_ = std::make_unique<transport::IoPool>(io_threads(config_), transport_metrics_.io_threads);
     note_live_figures();
     tell_figures();
@@ -246,6 +261,10 @@ class RunningBridge final : public Bridge {
       hub_->set_max_sessions(static_cast<std::uint32_t>(config_.count(kSessionMax)));
     } else if (&knob == &kIoThreads) {
       pool_->resize(io_threads(config_));
+    } else if (&knob == &kDecimateThreads) {
+      pipeline_->resize(decimate_threads(config_));
+    } else if (&knob == &kDecimateDepth) {
+      pipeline_->set_depth(static_cast<std::uint32_t>(config_.count(kDecimateDepth)));
     } else if (&knob == &kLogLevel) {
       set_log_level(log_level_named(config_.text(kLogLevel)));
     }
@@ -276,6 +295,7 @@ class RunningBridge final : public Bridge {
     frame_metrics_.evicted_bytes[metrics::EvictReason::kEvicted].mirror(stats.evicted_bytes);
     frame_metrics_.evicted_bytes[metrics::EvictReason::kShrink].mirror(stats.shrunk_bytes);
     frame_metrics_.reservations_failed.mirror(stats.reserve_failures);
+    pipeline_metrics_.waiting.set(std::uint64_t{pipeline_->waiting()});
     const Phase phase = phase_.load(std::memory_order_relaxed);
     app_metrics_.ready.set(phase == Phase::kReady);
     app_metrics_.draining.set(phase == Phase::kDraining);
@@ -371,12 +391,14 @@ class RunningBridge final : public Bridge {
   metrics::FrameMetrics frame_metrics_;
   metrics::SessionMetrics session_metrics_;
   metrics::TransportMetrics transport_metrics_;
+  metrics::PipelineMetrics pipeline_metrics_;
   metrics::GrpcMetrics grpc_metrics_;
   metrics::AdminMetrics admin_metrics_;
   metrics::AppMetrics app_metrics_;
   // relaxed: one word for probes and figures, nothing hangs on it.
   std::atomic<Phase> phase_{Phase::kStarting};
   std::unique_ptr<frame::FrameStore> store_;
+  std::unique_ptr<pipeline::Pipeline> pipeline_;
   std::unique_ptr<session::Hub> hub_;
   std::unique_ptr<transport::IoPool> pool_;
   metrics::ScrapeHook scrape_;

@@ -140,6 +140,11 @@ inline constexpr Knob kValidateMaxPoints{.key = "validate.max_points", .kind = K
 inline constexpr Knob kIoThreads{.key = "io.threads", .kind = Kind::kCount, .fallback = 0, .low = 0, .high = 256, .when = Change::kLive,
     .help = "Threads that run the sessions; 0 = one for each CPU that the process may use."};
 
+inline constexpr Knob kDecimateThreads{.key = "decimate.threads", .kind = Kind::kCount, .fallback = 0, .low = 0, .high = 256, .when = Change::kLive,
+    .help = "Threads that make derived frames; 0 = one for each CPU that the process may use."};
+inline constexpr Knob kDecimateDepth{.key = "decimate.depth", .kind = Kind::kCount, .fallback = 16, .low = 1, .high = 4096, .when = Change::kLive,
+    .help = "Derived frames kept of each channel and quality, so that consumers with the same wish share them."};
+
 inline constexpr Knob kDrainDeadline{.key = "drain.deadline_ms", .kind = Kind::kMilliseconds, .fallback = 10'000, .low = 0, .high = 3'600'000,
     .when = Change::kLive, .help = "After SIGTERM all sessions are closed within this time; keep it below the pod's terminationGracePeriodSeconds."};
 inline constexpr Knob kDrainRetryAfter{.key = "drain.retry_after_ms", .kind = Kind::kMilliseconds, .fallback = 2'000, .low = 0, .high = 3'600'000,
@@ -190,6 +195,8 @@ inline constexpr std::array kKnobs{&kBridgeName,
                                    &kSessionStallTimeout,
                                    &kValidateMaxPoints,
                                    &kIoThreads,
+                                   &kDecimateThreads,
+                                   &kDecimateDepth,
                                    &kDrainDeadline,
                                    &kDrainRetryAfter,
                                    &kLogLevel,

@@ -106,29 +106,56 @@ void Producer::release() {
   ring_.reset();
 }
 
+Reserve Producer::may_reserve(std::uint64_t head_bytes, std::uint64_t cost) const {
+  if (ring_ == nullptr) return Reserve::kFenced;
+  const RingState& ring = *ring_->state_;
+  // relaxed: an early answer; what counts is publish().
+  if (ring.fence.load(std::memory_order_relaxed) != token_ << 1U) return Reserve::kFenced;
+  if (cost > ring.store.frame_limit() || head_bytes > std::numeric_limits<std::uint32_t>::max())
+    return Reserve::kTooLarge;
+  return ring.full_of_held() ? Reserve::kNoRoom : Reserve::kGranted;
+}
+
+bool Producer::take_place(std::uint64_t head_bytes,
+                          std::uint64_t data_bytes,
+                          IngestAccount* charged,
+                          std::uint64_t cost,
+                          Reservation& out) {
+  RingState& ring = *ring_->state_;
+  Block* block = ring.store.take_block(*blocks_);
+  std::optional<Place> place;
+  if (block != nullptr) place = ring.store.place(ring, head_bytes + data_bytes);
+  if (!place) {
+    if (block != nullptr) blocks_->free[blocks_->count++] = block->index;
+    return false;
+  }
+  block->bytes = place->bytes;
+  block->slab = place->slab;
+  block->head_bytes = static_cast<std::uint32_t>(head_bytes);
+  block->data_bytes = data_bytes;
+  block->ring = ring.id;
+  out = Reservation(block, charged, cost);
+  return true;
+}
+
 Reserve Producer::reserve_for(std::uint64_t head_bytes,
                               std::uint64_t data_bytes,
                               IngestAccount& account,
                               bool charge,
                               Reservation& out) {
-  if (ring_ == nullptr) return Reserve::kFenced;
-  RingState& ring = *ring_->state_;
-  FrameStore::Impl& store = ring.store;
-  // relaxed: an early answer; what counts is publish().
-  if (ring.fence.load(std::memory_order_relaxed) != token_ << 1U) return Reserve::kFenced;
-
   // The head is small beside what a share is made for; with it a frame of exactly the limit would
   // never fit.
   const std::uint64_t cost = std::max(data_bytes, head_bytes);
+  const Reserve may = may_reserve(head_bytes, cost);
+  if (may == Reserve::kFenced || may == Reserve::kTooLarge) return may;
+  FrameStore::Impl& store = ring_->state_->store;
   const std::uint64_t limit = store.frame_limit();
-  if (cost > limit || head_bytes > std::numeric_limits<std::uint32_t>::max())
-    return Reserve::kTooLarge;
   const auto refuse = [&store] {
     // relaxed: a figure.
     store.reserve_failures.fetch_add(1, std::memory_order_relaxed);
     return Reserve::kNoRoom;
   };
-  if (ring.full_of_held()) return refuse();
+  if (may == Reserve::kNoRoom) return refuse();
   if (charge) {
     if (!account.take(cost, limit)) return refuse();
     if (!store.ingest.take(cost, store.ingest_limit(), false)) {
@@ -139,24 +166,22 @@ Reserve Producer::reserve_for(std::uint64_t head_bytes,
              !store.ingest.fits(cost, store.ingest_limit())) {
     return refuse();
   }
-  Block* block = store.take_block(*blocks_);
-  std::optional<Place> place;
-  if (block != nullptr) place = store.place(ring, head_bytes + data_bytes);
-  if (!place) {
-    if (block != nullptr) blocks_->free[blocks_->count++] = block->index;
-    if (charge) {
-      account.give(cost);
-      store.ingest.give(cost);
-    }
-    return refuse();
+  if (take_place(head_bytes, data_bytes, charge ? &account : nullptr, cost, out))
+    return Reserve::kGranted;
+  if (charge) {
+    account.give(cost);
+    store.ingest.give(cost);
   }
-  block->bytes = place->bytes;
-  block->slab = place->slab;
-  block->head_bytes = static_cast<std::uint32_t>(head_bytes);
-  block->data_bytes = data_bytes;
-  block->ring = ring.id;
-  out = Reservation(block, charge ? &account : nullptr, cost);
-  return Reserve::kGranted;
+  return refuse();
+}
+
+Reserve Producer::reserve_derived(std::uint64_t head_bytes,
+                                  std::uint64_t data_bytes,
+                                  Reservation& out) {
+  const std::uint64_t cost = std::max(data_bytes, head_bytes);
+  if (const Reserve may = may_reserve(head_bytes, cost); may != Reserve::kGranted) return may;
+  return take_place(head_bytes, data_bytes, nullptr, cost, out) ? Reserve::kGranted
+                                                                : Reserve::kNoRoom;
 }
 
 Publish Producer::publish(Reservation reservation, FrameInfo info) {

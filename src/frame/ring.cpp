@@ -88,6 +88,10 @@ void FrameRing::remove_watcher(const Watcher* watcher) {
   state_->watchers.remove(watcher);
 }
 
+void FrameRing::wake_watchers() const {
+  state_->watchers.visit([](const Watcher& watcher) { watcher.signal(); });
+}
+
 void FrameRing::set_room_watcher(std::shared_ptr<const Watcher> watcher) {
   const MutexLock lock(state_->control);
   state_->room_watcher.set_only(std::move(watcher));

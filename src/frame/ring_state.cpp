@@ -77,6 +77,7 @@ std::uint64_t RingState::bytes_from(std::uint64_t position) const {
 }
 
 Evicted RingState::gone() const {
+  if (derived) return {};  // it can be made again: nobody lost anything
   for (;;) {
     // acquire, all: as in bytes_from().
     const std::uint64_t oldest = tail.load(std::memory_order_acquire);
@@ -166,6 +167,10 @@ bool RingState::evict_one(std::uint64_t limit,
       Block& block = store.blocks.at(index_of(handle));
       ++evicted.frames;
       evicted.bytes += block.data_bytes;
+      if (derived) {
+        ++evicted.derived_frames;
+        evicted.derived_bytes += block.data_bytes;
+      }
       drop_ring(block, held == nullptr ? 0 : 1, recycle);
     } else if (held != nullptr) {
       drop_reader(*held);

@@ -30,11 +30,18 @@ static_assert(sizeof(Slot) == 32, "4096 slots are 128 KiB, touched a page at a t
 
 struct Evicted {
   std::uint64_t frames = 0;
-  std::uint64_t bytes = 0;  // payload
+  std::uint64_t bytes = 0;           // payload
+  std::uint64_t derived_frames = 0;  // of these: can be made again, so nobody lost them
+  std::uint64_t derived_bytes = 0;
   Evicted& operator+=(const Evicted& other) {
     frames += other.frames;
     bytes += other.bytes;
+    derived_frames += other.derived_frames;
+    derived_bytes += other.derived_bytes;
     return *this;
+  }
+  [[nodiscard]] Evicted without_derived() const {
+    return {.frames = frames - derived_frames, .bytes = bytes - derived_bytes};
   }
 };
 

@@ -139,9 +139,10 @@ ShrinkReport FrameStore::set_budget(Bytes budget) {
   returned += Bytes{impl.blocks.trim()};
   impl.room_waiters.signal_all();
   impl.pin_waiters.signal_all();
+  const Evicted lost = evicted.without_derived();
   return {
-      .frames = evicted.frames,
-      .bytes = Bytes{evicted.bytes},
+      .frames = lost.frames,
+      .bytes = Bytes{lost.bytes},
       .still_pinned = stats().pinned,
       .returned = returned,
   };
@@ -154,7 +155,9 @@ void FrameStore::set_depth(std::uint32_t frames) {
     impl_->depth = std::clamp<std::uint32_t>(frames, 1, kRingCapacity);
     all = impl_->rings;
   }
-  for (const auto& ring : all) ring->set_depth(frames);
+  for (const auto& ring : all) {
+    if (!ring->state_->derived) ring->set_depth(frames);  // those have a depth of their own
+  }
 }
 
 void FrameStore::set_warm_reserve(Bytes bytes) {

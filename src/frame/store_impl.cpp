@@ -180,7 +180,7 @@ bool FrameStore::Impl::evict_step(Need need, Tier last, EvictReason reason, Evic
   if (victim.ring == nullptr) return false;
   const Evicted given = victim.ring->give(victim.best.tier, reason);
   evicted += given;
-  if (reason == EvictReason::kShrink) shrunk += given;
+  if (reason == EvictReason::kShrink) shrunk += given.without_derived();
   return true;
 }
 

@@ -47,10 +47,12 @@ std::int64_t monotonic_ns(const Clock& clock) {
 }
 
 Hub::Impl::Impl(frame::FrameStore& frame_store,
+                pipeline::Pipeline& a_pipeline,
                 const Clock& a_clock,
                 HubOptions hub_options,
                 metrics::SessionMetrics& instruments)
     : store(frame_store),
+      pipeline(a_pipeline),
       clock(a_clock),
       options(completed(std::move(hub_options))),
       metrics(instruments),
@@ -319,10 +321,11 @@ double Hub::Impl::drain_turn() {
 // ---- Hub
 
 Hub::Hub(frame::FrameStore& store,
+         pipeline::Pipeline& pipeline,
          const Clock& clock,
          HubOptions options,
          metrics::SessionMetrics& metrics)
-    : impl_(std::make_unique<Impl>(store, clock, std::move(options), metrics)) {}
+    : impl_(std::make_unique<Impl>(store, pipeline, clock, std::move(options), metrics)) {}
 
 Hub::~Hub() {
   std::vector<std::shared_ptr<Channel>> rest;

@@ -5,6 +5,7 @@
 #include "simbridge/base/mutex.h"
 #include "simbridge/frame/store.h"
 #include "simbridge/metrics/instruments.h"
+#include "simbridge/pipeline/pipeline.h"
 #include "simbridge/session/hub.h"
 
 #include <atomic>
@@ -45,11 +46,13 @@ struct DrainPlan {
 
 struct Hub::Impl {
   Impl(frame::FrameStore& frame_store,
+       pipeline::Pipeline& a_pipeline,
        const Clock& a_clock,
        HubOptions hub_options,
        metrics::SessionMetrics& instruments);
 
   frame::FrameStore& store;
+  pipeline::Pipeline& pipeline;
   const Clock& clock;
   const HubOptions options;
   metrics::SessionMetrics& metrics;

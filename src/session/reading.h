@@ -3,6 +3,7 @@
 // Owner: the session.   Threads: its strand.
 #include "session/books.h"
 #include "session/channel.h"
+#include "simbridge/pipeline/pipeline.h"
 #include "simbridge/wire/messages.h"
 
 #include <cstdint>
@@ -34,6 +35,13 @@ struct Reading : std::enable_shared_from_this<Reading> {
   /// with an earlier boot.
   std::uint64_t restart_at = ~std::uint64_t{0};
   std::vector<wire::Gap> gaps;  // to be told before the next frame
+
+  /// What the quality makes of the channel's clouds; none where they pass as they came.
+  std::shared_ptr<pipeline::DerivedStream> stream;
+  std::uint64_t asked_until = 0;  // positions from the cursor up to here were asked of it
+  bool awaits = false;            // the cursor's answer was not there yet
+  bool not_taken = false;         // nor was the question taken: it is put again by the timer
+  bool behind_threads = false;    // when the last answer came, too many frames waited behind it
 
   Monotonic due{};  // max_hz
   bool due_known = false;

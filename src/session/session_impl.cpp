@@ -192,6 +192,7 @@ void SessionImpl::on_timer() {
   if (state_ == State::kOpen) {
     send_acks(now);
     check_claims(now);
+    ask_again();
     for (auto& [id, subscription] : subscriptions_) {
       if (!subscription->postponed) continue;
       const Monotonic next = subscription->change_window + std::chrono::seconds(1);

@@ -2,8 +2,8 @@
 // What: the protocol state machine (protocol.md §2 to §4). The parts: session_impl.cpp (opening,
 // closing, timers, drain), session_control.cpp (control messages), session_subscribe.cpp
 // (subscriptions), session_ingest.cpp (whole frames in), session_pieces.cpp (what arrives in
-// pieces), session_output.cpp (frames out). Owner: the transport's connection.   Threads: the
-// session's strand; the WakeQueue any.
+// pieces), session_output.cpp (frames out), session_derived.cpp (what a quality makes of them).
+// Owner: the transport's connection.   Threads: the session's strand; the WakeQueue any.
 #include "session/hub_impl.h"
 #include "session/intake.h"
 #include "session/outbox.h"
@@ -146,12 +146,31 @@ class SessionImpl final : public Session {
   void take_whole_room(FrameInProgress& frame, std::uint64_t bytes) SB_REQUIRES(role_);
   void grow_whole(FrameInProgress& frame, std::span<const std::byte> more) SB_REQUIRES(role_);
 
+  // ---- session_derived.cpp
+  [[nodiscard]] wire::Quality applied(const wire::Quality& asked) const SB_REQUIRES(role_);
+  void set_stream(Reading& reading) SB_REQUIRES(role_);
+  static void leave_stream(Reading& reading);
+  static void drop_asked(Reading& reading, std::uint64_t to);
+  enum class Form : std::uint8_t { kAsSent, kDerived, kImpossible };
+  [[nodiscard]] static Form form_of(const Reading& reading, const frame::FrameInfo& info);
+  enum class Made : std::uint8_t { kThere, kNotYet, kFailed };
+  Made ask_derived(Reading& reading,
+                   const frame::FrameInfo& info,
+                   std::uint64_t head,
+                   frame::FrameRef& derived) SB_REQUIRES(role_);
+  void ask_ahead(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
+  void ask_again() SB_REQUIRES(role_);
+
   // ---- session_output.cpp
   enum class Step : std::uint8_t { kTook, kIdle, kFull, kBlocked, kControlFirst };
   Step take(Reading& reading, Batch& batch) SB_REQUIRES(role_);
-  Step place_frame(Reading& reading, frame::FrameRef frame, Batch& batch, Monotonic now)
-      SB_REQUIRES(role_);
-  frame::FrameRef find_frame(Reading& reading) SB_REQUIRES(role_);
+  /// What goes out at a position: the frame as it came, or what the quality made of it.
+  struct Found {
+    frame::FrameRef raw;
+    frame::FrameRef derived;  // empty: the raw frame goes out
+  };
+  Step place_frame(Reading& reading, Found found, Batch& batch, Monotonic now) SB_REQUIRES(role_);
+  Found find_frame(Reading& reading) SB_REQUIRES(role_);
   void pass_over_had(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
   [[nodiscard]] bool is_too_old(const Reading& reading,
                                 const frame::FrameInfo& info,
@@ -159,6 +178,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] bool is_too_early(const Reading& reading) const SB_REQUIRES(role_);
   [[nodiscard]] bool fits_peer(const frame::FrameRef& frame) const SB_REQUIRES(role_);
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
+
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
   void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) const
@@ -252,7 +272,8 @@ class SessionImpl final : public Session {
   struct InFlight {
     std::shared_ptr<Reading> reading;
     frame::FrameRef frame;
-    bool counts = true;  // false: a part that is not the last
+    std::shared_ptr<pipeline::DerivedStream> stream;  // whose frame it is; none: the channel's own
+    bool counts = true;                               // false: a part that is not the last
   };
   bool in_batch_ SB_GUARDED_BY(role_) = false;
   std::array<InFlight, Batch::kMaxMessages> in_flight_ SB_GUARDED_BY(role_);
@@ -264,6 +285,7 @@ class SessionImpl final : public Session {
   struct PartsOut {
     std::shared_ptr<Reading> reading;  // empty: none running
     frame::FrameRef frame;
+    std::shared_ptr<pipeline::DerivedStream> stream;
     wire::Part part;  // of the next one
     std::uint64_t data_sent = 0, chunk = 0;
     wire::Outgoing outgoing;

@@ -202,6 +202,7 @@ void SessionImpl::batch_done() {
 
 void SessionImpl::move_cursor(Reading& reading, std::uint64_t to) {
   hub_.metrics.promised_frames.add(to - reading.cursor);
+  drop_asked(reading, to);
   reading.cursor = to;
   reading.books->cursor.store(to, std::memory_order_relaxed);
   settle_claim(reading);
@@ -267,6 +268,11 @@ void SessionImpl::lose(Reading& reading, std::uint64_t to, wire::GapReason kept_
 /// Newest wins: no more than queue_frames and queue_bytes wait behind the newest frame.
 void SessionImpl::jump_queue(Reading& reading, std::uint64_t head) {
   if (reading.claim || reading.cursor < reading.history_until) return;
+  // The frame that a thread is at is let finish: else a slow one would never give anything.
+  if (reading.awaits &&
+      reading.stream->look(reading.cursor) != pipeline::DerivedStream::State::kWaits)
+    return;
+  const bool behind_threads = reading.awaits || std::exchange(reading.behind_threads, false);
   const Subscription& subscription = *reading.subscription;
   std::uint64_t to = reading.cursor;
   if (head - to - 1 > subscription.queue_frames) to = head - 1 - subscription.queue_frames;
@@ -278,6 +284,9 @@ void SessionImpl::jump_queue(Reading& reading, std::uint64_t head) {
     if (behind <= newest + subscription.queue_bytes) break;
     ++to;
   }
+  if (to == reading.cursor) return;
+  // Where the threads that decimate are behind, the newest frame is the one to take up next.
+  if (behind_threads) return lose(reading, head - 1, wire::GapReason::kDecimation);
   lose(reading, to, wire::GapReason::kQueue);
 }
 
@@ -383,6 +392,7 @@ void SessionImpl::pass_over_had(Reading& reading, std::uint64_t head) {
   const std::uint64_t to = std::min(after.value_or(reading.cursor), head);
   if (to > reading.cursor) {
     reading.books->start.fetch_add(to - reading.cursor, std::memory_order_relaxed);
+    drop_asked(reading, to);
     reading.cursor = to;
     reading.books->cursor.store(to, std::memory_order_relaxed);
     settle_claim(reading);
@@ -415,7 +425,7 @@ bool SessionImpl::fits_peer(const frame::FrameRef& frame) const {
 
 /// The next frame that this reading gives, or none now; all that will not come before it has become
 /// gaps.
-frame::FrameRef SessionImpl::find_frame(Reading& reading) {
+SessionImpl::Found SessionImpl::find_frame(Reading& reading) {
   const frame::FrameRing& ring = *reading.channel->ring;
   const wire::Subscribe& spec = reading.subscription->spec;
   for (;;) {
@@ -436,34 +446,51 @@ frame::FrameRef SessionImpl::find_frame(Reading& reading) {
     explain_missing(reading, info);
     if (is_too_old(reading, info, head)) {
       lose(reading, reading.cursor + 1, wire::GapReason::kAge);
-    } else if (!fits_peer(seen.frame)) {
+      continue;
+    }
+    const Form form = form_of(reading, info);
+    if (form == Form::kAsSent && !fits_peer(seen.frame)) {
       lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
-    } else if (is_too_early(reading)) {
+      continue;
+    }
+    if (is_too_early(reading)) {
       reading.told = info.sequence;
       bump(reading.books->skipped);
       ++reading.skipped_since;
       hub_.metrics.skipped_frames.add();
       move_cursor(reading, reading.cursor + 1);
-    } else {
-      return std::move(seen.frame);
+      continue;
     }
+    Found found{.raw = std::move(seen.frame), .derived = {}};
+    if (form == Form::kAsSent) return found;
+    const Made made =
+        form == Form::kDerived ? ask_derived(reading, info, head, found.derived) : Made::kFailed;
+    if (made == Made::kNotYet) return {};
+    if (made == Made::kFailed) {
+      lose(reading, reading.cursor + 1, wire::GapReason::kDecimation);
+      continue;
+    }
+    if (fits_peer(found.derived)) return found;
+    lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
   }
 }
 
 SessionImpl::Step SessionImpl::take(Reading& reading, Batch& batch) {
-  frame::FrameRef frame = find_frame(reading);
+  Found found = find_frame(reading);
   // A new channel, epoch or schema is announced before what uses it: looked at after the ring.
   if (seen_version_ != hub_.version()) return Step::kControlFirst;
   if (!tell_gaps(reading, batch)) return Step::kFull;
-  if (!frame) return Step::kIdle;
-  return place_frame(reading, std::move(frame), batch, hub_.clock.now());
+  if (!found.raw) return Step::kIdle;
+  return place_frame(reading, std::move(found), batch, hub_.clock.now());
 }
 
 SessionImpl::Step SessionImpl::place_frame(Reading& reading,
-                                           frame::FrameRef frame,
+                                           Found found,
                                            Batch& batch,
                                            Monotonic now) {
-  const frame::FrameInfo& info = frame.info();
+  const frame::FrameInfo& info = found.raw.info();  // found keeps it, or frame below
+  const bool is_derived = static_cast<bool>(found.derived);
+  frame::FrameRef frame = std::move(is_derived ? found.derived : found.raw);
   const std::uint64_t data_bytes = frame.data_bytes();
   const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
   const std::uint64_t limit = peer_limit();
@@ -534,10 +561,13 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
     parts_.chunk = limit - wire::kPartPrefixMax;
     parts_.data_sent = 0;
     parts_.frame = std::move(frame);
+    parts_.stream = is_derived ? reading.stream : nullptr;
     place_part(batch);
     return Step::kTook;
   }
-  in_flight_[in_flight_count_++] = InFlight{std::move(shared), std::move(frame), true};
+  in_flight_[in_flight_count_++] = InFlight{.reading = std::move(shared),
+                                            .frame = std::move(frame),
+                                            .stream = is_derived ? reading.stream : nullptr};
   return Step::kTook;
 }
 
@@ -569,7 +599,7 @@ bool SessionImpl::place_part(Batch& batch) {
   batch.bytes += head + own + data.size();
   parts_.data_sent += data.size();
   const bool last = ++part.index == part.count;
-  in_flight_[in_flight_count_++] = InFlight{parts_.reading, parts_.frame, last};
+  in_flight_[in_flight_count_++] = InFlight{parts_.reading, parts_.frame, parts_.stream, last};
   if (last) parts_ = PartsOut{};
   return true;
 }
@@ -578,12 +608,12 @@ bool SessionImpl::place_part(Batch& batch) {
 void SessionImpl::abandon_parts(wire::GapReason reason) {
   if (!parts_.reading) return;
   Reading& reading = *parts_.reading;
-  const frame::FrameInfo& info = parts_.frame.info();
+  const wire::Outgoing& sent = parts_.outgoing;
   send_gap(wire::Gap{.subscription = reading.books->subscription,
                      .channel = reading.channel->id,
-                     .epoch = info.epoch,
-                     .first = info.sequence,
-                     .last = info.sequence,
+                     .epoch = sent.epoch,
+                     .first = sent.sequence,
+                     .last = sent.sequence,
                      .reason = reason,
                      .frames = 1});
   reading.books->in_flight.fetch_sub(1, std::memory_order_relaxed);
@@ -647,9 +677,12 @@ void SessionImpl::check_claims(Monotonic now) {
 /// The frame that the peer takes its time over left its ring in a shrink: its memory is to go back.
 bool SessionImpl::holds_shrunk_memory() {
   for (std::size_t i = 0; i < in_flight_count_; ++i) {
-    const std::uint64_t position = in_flight_[i].frame.info().position;
+    const InFlight& flight = in_flight_[i];
+    const std::uint64_t position = flight.frame.info().position;
+    const frame::FrameRing& ring =
+        flight.stream ? flight.stream->ring() : *flight.reading->channel->ring;
     lost_runs_.clear();
-    in_flight_[i].reading->channel->ring->lost_runs(position, position + 1, lost_runs_);
+    ring.lost_runs(position, position + 1, lost_runs_);
     for (const frame::LostRun& run : lost_runs_) {
       if (run.reason == frame::EvictReason::kShrink) return true;
     }

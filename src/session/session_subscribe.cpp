@@ -24,11 +24,8 @@ void SessionImpl::on_subscribe(const wire::Subscribe& message) {
   if (auto verdict = wire::check_quality(message.quality); !verdict.ok()) {
     return refuse(verdict.code, std::move(verdict.detail));
   }
-  if (!message.quality.unchanged()) {
-    return refuse(
-        wire::RejectCode::kQuality,
-        "this version sends frames as they came: of the quality only max_hz can be asked for");
-  }
+  if (std::string why = pipeline::Pipeline::unsupported(message.quality); !why.empty())
+    return refuse(wire::RejectCode::kQuality, std::move(why));
   const auto found = subscriptions_.find(message.id);
   if (found != subscriptions_.end() && !found->second->ending) {
     Subscription& subscription = *found->second;
@@ -104,6 +101,7 @@ void SessionImpl::apply_change(Subscription& subscription, const wire::Subscribe
     }
   }
   for (const auto& reading : subscription.readings) {
+    set_stream(*reading);
     if (other_rate) reading->due_known = false;
     if (message.credit == 0) {
       reading->unanswered = 0;
@@ -150,6 +148,7 @@ void SessionImpl::meet(Subscription& subscription, const std::shared_ptr<Channel
   reading->books->start.store(reading->cursor, std::memory_order_relaxed);
   reading->books->cursor.store(reading->cursor, std::memory_order_relaxed);
   channel->ring->add_watcher(reading->watcher);
+  set_stream(*reading);
   channel->last_used_ns.store(monotonic_ns(hub_.clock), std::memory_order_relaxed);
   subscription.readings.push_back(reading);
   subscription.state_dirty = true;
@@ -245,6 +244,7 @@ void SessionImpl::end_reading(Reading& reading) {
     reading.claim.reset();
   }
   unqueue(reading);
+  leave_stream(reading);
   reading.channel->ring->remove_watcher(reading.watcher.get());
   slots_[reading.watcher->slot.index] = SlotUse{};
   wake_->remove_slot(reading.watcher->slot);
@@ -309,7 +309,8 @@ void SessionImpl::finish_subscription(Subscription& subscription) {
 }
 
 void SessionImpl::send_state(Subscription& subscription, bool ended) {
-  wire::SubscriptionState state{.id = subscription.id, .applied = subscription.spec.quality};
+  wire::SubscriptionState state{.id = subscription.id,
+                                .applied = applied(subscription.spec.quality)};
   state.detail = subscription.ending_detail;
   state.ended = ended;
   state.counters = subscription.past;

@@ -399,6 +399,15 @@ Verdict over_limit(std::string_view what, std::uint64_t value, std::uint64_t lim
 
 }  // namespace
 
+std::uint64_t row_step_as_read(const CloudHead& cloud, std::uint64_t size) {
+  const Given given{.height = cloud.height,
+                    .width = cloud.width,
+                    .row_step = cloud.row_step,
+                    .pixel_bytes = cloud.point_step,
+                    .size = size};
+  return is_soa(cloud) ? 0 : static_cast<std::uint64_t>(extent_of(given, true).row_step);
+}
+
 Verdict check_head(const FrameHead& head, const FrameLimits& limits) {
   if (head.frame_id.size() > limits.max_frame_id)
     return over_limit("frame_id: bytes", head.frame_id.size(), limits.max_frame_id);

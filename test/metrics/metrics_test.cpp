@@ -22,7 +22,7 @@ bool has_line(const std::string& text, const std::string& line) {
 }
 
 TEST_CASE("every metric's name tells module, base unit and kind", "[metrics]") {
-  const std::regex shape("simbridge_(frame|session|transport|admin|app)_[a-z0-9_]+");
+  const std::regex shape("simbridge_(frame|pipeline|session|transport|admin|app)_[a-z0-9_]+");
   std::set<std::string_view> seen;
   for (const Metric* metric : kCatalogue) {
     INFO(metric->name);

@@ -20,13 +20,18 @@ frame::StoreOptions TestBridge::small_store() {
   return options;
 }
 
-TestBridge::TestBridge(session::HubOptions options, frame::StoreOptions store_options) {
+TestBridge::TestBridge(session::HubOptions options,
+                       frame::StoreOptions store_options,
+                       unsigned threads) {
   set_log_level(LogLevel::kError);  // what peers do wrong on purpose is no news
   auto made = frame::FrameStore::create(store_options, clock);
   SB_CHECK(made.has_value(), "the kernel gives a test its arena");
   store = std::move(*made);
   options.accept_rate = std::max(options.accept_rate, 1.0);
-  hub = std::make_unique<session::Hub>(*store, clock, std::move(options), session_metrics);
+  pipeline = std::make_unique<pipeline::Pipeline>(
+      *store, clock, pipeline::PipelineOptions{.threads = threads}, pipeline_metrics);
+  hub =
+      std::make_unique<session::Hub>(*store, *pipeline, clock, std::move(options), session_metrics);
 }
 
 session::ChannelSnapshot TestBridge::channel(const std::string& name) const {
@@ -224,6 +229,7 @@ void FakePeer::pump() {
       if (take_batch()) finish_batch();
       moved = true;
     }
+    if (!moved && bridge_.decimates) moved = bridge_.pipeline->run_one();
     if (!moved) return;
   }
   SB_CHECK(!session_, "the strand comes to rest");

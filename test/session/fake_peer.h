@@ -4,6 +4,7 @@
 // hold in any test is an SB_CHECK here, because Catch's macros are for one thread only.
 #include "simbridge/frame/store.h"
 #include "simbridge/metrics/instruments.h"
+#include "simbridge/pipeline/pipeline.h"
 #include "simbridge/session/hub.h"
 #include "support/manual_clock.h"
 
@@ -23,14 +24,18 @@ namespace simbridge::test {
 /// A bridge without listeners.
 struct TestBridge {
   explicit TestBridge(session::HubOptions options = {},
-                      frame::StoreOptions store_options = small_store());
+                      frame::StoreOptions store_options = small_store(),
+                      unsigned threads = 0);  // that decimate; 0: pump() does it
   static frame::StoreOptions small_store();
 
   ManualClock clock;
   metrics::Registry registry;
   metrics::SessionMetrics session_metrics{registry};
+  metrics::PipelineMetrics pipeline_metrics{registry};
   std::unique_ptr<frame::FrameStore> store;
+  std::unique_ptr<pipeline::Pipeline> pipeline;
   std::unique_ptr<session::Hub> hub;
+  bool decimates = true;  // pump() also plays the threads that decimate, when nothing else moves
 
   [[nodiscard]] session::ChannelSnapshot channel(const std::string& name) const;
   [[nodiscard]] std::optional<session::SubscriptionSnapshot> subscription(

@@ -83,11 +83,7 @@ TEST_CASE(
       [](auto& q) { q.set_min_range(5), q.set_max_range(4); },
       [](auto& q) { q.mutable_region()->mutable_min()->set_x(1); },
       // Not contradictory, but of a later version of this bridge.
-      [](auto& q) { q.set_leaf(0.1); },
       [](auto& q) { q.set_max_points(1000); },
-      [](auto& q) { q.set_output(v1::OUTPUT_XYZ); },
-      [](auto& q) { q.set_keep_invalid(true); },
-      [](auto& q) { q.set_min_range(1); },
   };
   for (std::size_t i = 0; i < wrongs.size(); ++i) {
     INFO("quality " << i);

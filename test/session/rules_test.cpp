@@ -1012,7 +1012,7 @@ TEST_CASE(
   TestBridge bridge;
   SetClock clock(bridge.clock);
   bridge.hub = std::make_unique<session::Hub>(
-      *bridge.store, clock, session::HubOptions{}, bridge.session_metrics);
+      *bridge.store, *bridge.pipeline, clock, session::HubOptions{}, bridge.session_metrics);
   FakePeer sensor(bridge);
   FakePeer consumer(bridge);
   sensor.advertise(1, "a");

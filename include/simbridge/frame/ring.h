@@ -101,6 +101,8 @@ class [[nodiscard]] Producer {
                           Reservation& out) {
     return reserve_for(head_bytes, data_bytes, account, false, out);
   }
+  /// The same for a frame that the bridge made itself: it comes out of no peer's share.
+  Reserve reserve_derived(std::uint64_t head_bytes, std::uint64_t data_bytes, Reservation& out);
   /// Makes the frame visible, then wakes the watchers. position and epoch of info are filled in
   /// here. kFenced: the reservation is given back, nothing is visible.
   Publish publish(Reservation reservation, FrameInfo info);
@@ -114,6 +116,14 @@ class [[nodiscard]] Producer {
                       IngestAccount& account,
                       bool charge,
                       Reservation& out);
+  /// Whether this producer may still reserve on its ring, and the ring takes a frame of that size.
+  [[nodiscard]] Reserve may_reserve(std::uint64_t head_bytes, std::uint64_t cost) const;
+  /// A block and its place in the arena, for a frame that was let in.
+  bool take_place(std::uint64_t head_bytes,
+                  std::uint64_t data_bytes,
+                  IngestAccount* charged,
+                  std::uint64_t cost,
+                  Reservation& out);
   std::shared_ptr<FrameRing> ring_;
   std::uint64_t token_ = 0;
   std::uint64_t epoch_ = 0;
@@ -197,6 +207,8 @@ class FrameRing : public std::enable_shared_from_this<FrameRing> {
   // ---- watching (control lock of this ring; never taken by publish or read)
   void add_watcher(std::shared_ptr<const Watcher> watcher);
   void remove_watcher(const Watcher* watcher);
+  /// Wakes the watchers as publish() does, without a frame.
+  void wake_watchers() const;
   /// Who is told when reliable readers free room: the producing session. nullptr = nobody.
   void set_room_watcher(std::shared_ptr<const Watcher> watcher);
 

@@ -32,6 +32,7 @@ inline constexpr std::uint32_t kRingCapacity = 4096;
 struct StoreStats {
   Bytes budget, charged, committed, pinned, warm, ingest_held, pins_held;
   std::uint64_t rings = 0;
+  // Without derived frames: those can be made again.
   std::uint64_t evicted_frames = 0, evicted_bytes = 0;  // reason kEvicted
   std::uint64_t shrunk_frames = 0, shrunk_bytes = 0;    // reason kShrink
   std::uint64_t reserve_failures = 0;
@@ -79,7 +80,7 @@ class FrameStore {
 
   // ---- budgets, live; each returns when it holds
   ShrinkReport set_budget(Bytes budget);
-  void set_depth(std::uint32_t frames);  // of all rings and of new ones
+  void set_depth(std::uint32_t frames);  // of all rings but derived ones, and of new ones
   void set_warm_reserve(Bytes bytes);
   void set_pin_share(double share);
   [[nodiscard]] Bytes budget() const;

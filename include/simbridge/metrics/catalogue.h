@@ -68,6 +68,14 @@ inline constexpr std::array<std::string_view, 12> kCloseCauses{"goodbye",
                                                                "drain",
                                                                "internal"};
 
+/// Why a derived frame could not be made.
+enum class DecimationFailure : std::uint8_t {
+  kForm,      // the cloud cannot be had in the form that was asked for (a codec, a field)
+  kNoMemory,  // nothing was left to evict for it
+  kCount
+};
+inline constexpr std::array<std::string_view, 2> kDecimationFailures{"form", "no_memory"};
+
 /// Why a peer got no session.
 enum class RefuseCause : std::uint8_t { kMaxSessions, kAcceptRate, kDraining, kMemory, kCount };
 inline constexpr std::array<std::string_view, 4> kRefuseCauses{
@@ -487,6 +495,48 @@ inline constexpr Metric kIoThreads{.name = "simbridge_transport_io_threads",
                                    .type = Type::kGauge,
                                    .help = "Threads that run the sessions (io.threads)."};
 
+// ---- pipeline
+// -----------------------------------------------------------------------------------------------
+
+inline constexpr Metric kPipelineStreams{
+    .name = "simbridge_pipeline_streams",
+    .type = Type::kGauge,
+    .help = "Different (channel, quality) pairs that somebody subscribes to; each is computed once."};
+inline constexpr Metric kPipelineThreads{.name = "simbridge_pipeline_threads",
+                                         .type = Type::kGauge,
+                                         .help = "Threads that decimate (decimate.threads)."};
+inline constexpr Metric kPipelineWaiting{.name = "simbridge_pipeline_waiting_frames",
+                                         .type = Type::kGauge,
+                                         .help = "Frames that wait for a decimation thread."};
+inline constexpr Metric kPipelineFrames{.name = "simbridge_pipeline_frames_total",
+                                        .type = Type::kCounter,
+                                        .help = "Derived frames made."};
+inline constexpr Metric kPipelineFailures{
+    .name = "simbridge_pipeline_failures_total",
+    .type = Type::kCounter,
+    .help = "Derived frames that could not be made; their consumers get Gap{DECIMATION}.",
+    .label = "cause",
+    .values = kDecimationFailures};
+inline constexpr Metric kPipelineWithdrawn{
+    .name = "simbridge_pipeline_withdrawn_total",
+    .type = Type::kCounter,
+    .help = "Frames that waited for a thread until nobody wanted them any more."};
+inline constexpr Metric kPipelineRefused{
+    .name = "simbridge_pipeline_refused_total",
+    .type = Type::kCounter,
+    .help = "Frames that were not even let wait, because too many waited."};
+inline constexpr Metric kPipelinePointsIn{.name = "simbridge_pipeline_points_in_total",
+                                          .type = Type::kCounter,
+                                          .help = "Points of the clouds that were decimated."};
+inline constexpr Metric kPipelinePointsOut{.name = "simbridge_pipeline_points_out_total",
+                                           .type = Type::kCounter,
+                                           .help = "Points of the derived frames made."};
+inline constexpr Metric kPipelineSeconds{.name = "simbridge_pipeline_seconds",
+                                         .type = Type::kHistogram,
+                                         .help = "Time of a thread for one derived frame.",
+                                         .bounds = kAgeBounds,
+                                         .scale = 1e-9};
+
 // ---- admin
 // -----------------------------------------------------------------------------------------------
 
@@ -602,6 +652,16 @@ inline constexpr std::array kCatalogue{&kFrameBudget,
                                        &kGrpcPollers,
                                        &kGrpcPermits,
                                        &kIoThreads,
+                                       &kPipelineStreams,
+                                       &kPipelineThreads,
+                                       &kPipelineWaiting,
+                                       &kPipelineFrames,
+                                       &kPipelineFailures,
+                                       &kPipelineWithdrawn,
+                                       &kPipelineRefused,
+                                       &kPipelinePointsIn,
+                                       &kPipelinePointsOut,
+                                       &kPipelineSeconds,
                                        &kAdminRequests,
                                        &kAdminRefused,
                                        &kAdminConnections,

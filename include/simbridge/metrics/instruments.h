@@ -111,6 +111,31 @@ struct TransportMetrics {
   Gauge& io_threads;
 };
 
+struct PipelineMetrics {
+  explicit PipelineMetrics(Registry& r)
+      : streams(r.gauge(kPipelineStreams)),
+        threads(r.gauge(kPipelineThreads)),
+        waiting(r.gauge(kPipelineWaiting)),
+        frames(r.counter(kPipelineFrames)),
+        failures(r.counters<DecimationFailure>(kPipelineFailures)),
+        withdrawn(r.counter(kPipelineWithdrawn)),
+        refused(r.counter(kPipelineRefused)),
+        points_in(r.counter(kPipelinePointsIn)),
+        points_out(r.counter(kPipelinePointsOut)),
+        seconds(r.histogram(kPipelineSeconds)) {}
+
+  Gauge& streams;
+  Gauge& threads;
+  Gauge& waiting;
+  Counter& frames;
+  CounterFamily<DecimationFailure> failures;
+  Counter& withdrawn;
+  Counter& refused;
+  Counter& points_in;
+  Counter& points_out;
+  Histogram& seconds;
+};
+
 struct GrpcMetrics {
   explicit GrpcMetrics(Registry& r)
       : streams(r.gauge(kGrpcStreams)),

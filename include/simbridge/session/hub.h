@@ -1,6 +1,7 @@
 #pragma once
 // What: all sessions and channels of this bridge: who may come in, who holds which name, who is
-// told what. Owner: app, one per process; outlives the transports. FrameStore and Clock outlive it.
+// told what. Owner: app, one per process; outlives the transports. FrameStore, Pipeline and Clock
+// outlive it.
 // Threads: any. Its lock is for control (advertise, subscribe, come and go), never for frames.
 #include "simbridge/base/bytes.h"
 #include "simbridge/base/clock.h"
@@ -18,6 +19,9 @@
 
 namespace simbridge::metrics {
 struct SessionMetrics;
+}
+namespace simbridge::pipeline {
+class Pipeline;
 }
 
 namespace simbridge::session {
@@ -100,6 +104,7 @@ struct SessionSnapshot {
 class Hub {
  public:
   Hub(frame::FrameStore& store,
+      pipeline::Pipeline& pipeline,
       const Clock& clock,
       HubOptions options,
       metrics::SessionMetrics& metrics);

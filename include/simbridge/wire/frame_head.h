@@ -33,6 +33,13 @@ struct CloudHead {
   std::int64_t time_scale_num = 0, time_scale_den = 0;
   bool time_absolute = false;
 };
+inline constexpr std::uint32_t kLayoutSoa = 1;  // the protocol's number
+inline bool is_soa(const CloudHead& cloud) {
+  return cloud.layout == kLayoutSoa;
+}
+inline void set_soa(CloudHead& cloud, bool soa) {
+  cloud.layout = soa ? kLayoutSoa : 0;
+}
 struct DepthHead {
   std::uint32_t height = 0, width = 0;
   std::string_view encoding;
@@ -172,6 +179,9 @@ enum CloudWarning : std::uint32_t {
   kWarnDataLonger = 8,
 };
 Verdict check_payload(const FrameHead& head, const FrameLimits& limits, std::uint32_t& warnings);
+/// The distance of two rows as check_payload reads it: tight where the sender's row_step is not to
+/// be used. Of an accepted cloud; 0 with LAYOUT_SOA.
+std::uint64_t row_step_as_read(const CloudHead& cloud, std::uint64_t size);
 /// With crc32c present: whether data has it. The last check.
 Verdict check_crc(const FrameHead& head, std::span<const std::byte> data);
 std::uint32_t crc32c(std::span<const std::byte> data);
