@@ -1,18 +1,18 @@
 // Rings under threads. Run under TSan (label concurrency); the checks are on without it too.
 #include "frame_fixture.h"
+#include "support/bell.h"
 #include "support/seed.h"
 
 #include <catch2/catch.hpp>
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <random>
 #include <thread>
 
 using namespace simbridge;            // NOLINT(google-build-using-namespace): a test
 using namespace simbridge::literals;  // NOLINT(google-build-using-namespace): a test
 using frame::ReadResult;
+using test::Bell;
 
 namespace {
 
@@ -21,29 +21,6 @@ constexpr std::uint64_t kFrames = 60'000;
 #else
 constexpr std::uint64_t kFrames = 300'000;
 #endif
-
-/// What a session's strand is in the product: somebody who sleeps until posted to.
-class Bell {
- public:
-  void ring() {
-    const std::lock_guard lock(mutex_);
-    rung_ = true;
-    woken_.notify_one();
-  }
-  /// False when nobody rang for 20 s: a wake-up was lost.
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    const bool heard = woken_.wait_until(
-        lock, std::chrono::system_clock::now() + std::chrono::seconds(20), [&] { return rung_; });
-    rung_ = false;
-    return heard;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable woken_;
-  bool rung_ = false;
-};
 
 /// What a reader got and what it was told it lost; Catch's macros are for one thread only.
 struct Reader {
