@@ -28,15 +28,15 @@ bool is_voxel(Sampling sampling) {
 std::string unsupported(const Request& request) {
   if (is_voxel(request.sampling) && request.max_points != 0)
     return "max_points: this build finds no leaf for a budget; ask for a leaf";
+  kernels::Grid grid;
+  if (is_voxel(request.sampling) && !kernels::make_grid(request.leaf, grid))
+    return fmt::format("leaf: no grid can be made of {}", request.leaf);
   return {};
 }
 
 Result<void> check_request(const Request& request) {
   if (std::string sentence = unsupported(request); !sentence.empty())
     return fail(ErrorCode::kInvalid, std::move(sentence));
-  kernels::Grid grid;
-  if (is_voxel(request.sampling) && !kernels::make_grid(request.leaf, grid))
-    return fail(ErrorCode::kInvalid, fmt::format("leaf: no grid can be made of {}", request.leaf));
   if ((request.sampling == Sampling::kStride || request.sampling == Sampling::kRandom) &&
       request.max_points == 0)
     return fail(ErrorCode::kInvalid, "max_points: 0, but STRIDE and RANDOM need it");
@@ -194,7 +194,7 @@ class Cpu final : public CpuDecimator {
 
 template <typename T>
 void Cpu::select_all() {
-  CoordinateBlock<T> block;
+  CoordinateBlock<T> block{};
   std::array<std::uint8_t, kBlockPoints> keep{};
   picked_.resize(layout_.points);
   std::size_t count = 0;
@@ -254,7 +254,7 @@ void Cpu::fill_grid() {
 
 template <typename T>
 Cpu::Outcome Cpu::try_grid(const Attempt& attempt) {
-  CoordinateBlock<T> block;
+  CoordinateBlock<T> block{};
   map_.clear();
   wide_used_ = 0;
   attributes_.begin(
@@ -278,7 +278,7 @@ Cpu::Outcome Cpu::try_grid(const Attempt& attempt) {
 // first points.
 template <typename T>
 void Cpu::number_sorted() {
-  CoordinateBlock<T> block;
+  CoordinateBlock<T> block{};
   Dropped counted_later;
   all_keys_.need(layout_.points);
   all_ids_.need(layout_.points);
@@ -382,7 +382,7 @@ void Cpu::coordinates(std::uint32_t first,
 
 template <typename T, typename Use>
 void Cpu::each_block_of_results(Use use) const {
-  CoordinateBlock<T> block;
+  CoordinateBlock<T> block{};
   const std::uint32_t all = results();
   for (std::uint32_t first = 0; first < all; first += kBlockPoints) {
     const std::uint32_t count = std::min(kBlockPoints, all - first);

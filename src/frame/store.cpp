@@ -226,6 +226,10 @@ void FrameStore::notify_room(std::shared_ptr<const Watcher> watcher) {
   impl_->room_waiters.add(std::move(watcher));
 }
 
+std::uint64_t FrameStore::room_waiters() const {
+  return impl_->room_waiters.size();
+}
+
 // ---- figures
 
 StoreStats FrameStore::stats() const {

@@ -205,7 +205,10 @@ class SessionImpl final : public Session {
   void settle_claim(Reading& reading) SB_REQUIRES(role_);
   void watch_claim(Reading& reading) SB_REQUIRES(role_);
   void check_claims(Monotonic now) SB_REQUIRES(role_);
-  [[nodiscard]] bool holds_shrunk_memory() SB_REQUIRES(role_);
+  struct Held {
+    bool shrunk = false, evicted = false;
+  };
+  [[nodiscard]] Held held_in_flight() SB_REQUIRES(role_);
   void check_stall(Monotonic now) SB_REQUIRES(role_);
   std::byte* scratch(std::size_t bytes) SB_REQUIRES(role_);
   void release_scratch() SB_REQUIRES(role_);

@@ -674,8 +674,10 @@ void SessionImpl::check_claims(Monotonic now) {
   }
 }
 
-/// The frame that the peer takes its time over left its ring in a shrink: its memory is to go back.
-bool SessionImpl::holds_shrunk_memory() {
+/// Whether frames that the peer takes its time over left their rings: in a shrink, or for newer
+/// ones. Then their memory is what others could have.
+SessionImpl::Held SessionImpl::held_in_flight() {
+  Held held;
   for (std::size_t i = 0; i < in_flight_count_; ++i) {
     const InFlight& flight = in_flight_[i];
     const std::uint64_t position = flight.frame.info().position;
@@ -684,21 +686,25 @@ bool SessionImpl::holds_shrunk_memory() {
     lost_runs_.clear();
     ring.lost_runs(position, position + 1, lost_runs_);
     for (const frame::LostRun& run : lost_runs_) {
-      if (run.reason == frame::EvictReason::kShrink) return true;
+      held.shrunk = held.shrunk || run.reason == frame::EvictReason::kShrink;
+      held.evicted = held.evicted || run.reason != frame::EvictReason::kNone;
     }
   }
-  return false;
+  return held;
 }
 
 void SessionImpl::check_stall(Monotonic now) {
-  if (!in_batch_ || !ticket_) return;
+  if (!in_batch_ || in_flight_count_ == 0) return;
   const Monotonic end = batch_moved_ + hub_.options.stall_timeout;
   const Monotonic end_in_shrink = std::min(end, batch_moved_ + kStallInShrink);
   if (now < end_in_shrink) return arm(end_in_shrink);
-  if (!holds_shrunk_memory()) {
+  const Held held = held_in_flight();
+  if (!held.shrunk) {
     const Monotonic again = now + std::chrono::seconds(1);
     if (now < end) return arm(std::min(end, again));
-    if (hub_.store.pin_waiters() == 0) return arm(again);
+    const bool others_wait = (ticket_ && hub_.store.pin_waiters() > 0) ||
+                             (held.evicted && hub_.store.room_waiters() > 0);
+    if (!others_wait) return arm(again);
   }
   log(LogLevel::kWarning,
       "session_stalled",

@@ -27,11 +27,13 @@ struct Made {
     for (const auto& row : rows) {
       auto number = row.begin();
       for (const cloud::Field& field : fields) {
-        for (std::uint32_t i = 0; i < field.count; ++i, ++number) {
+        for (std::uint32_t i = 0; i < field.count; ++i) {
+          const double value =
+              number == row.end() ? 0.0 : *number++;  // of a short row the rest is 0
           const std::size_t at = data.size();
           data.resize(at + cloud::size_of(field.type));
           cloud::with_number_type(field.type, [&]<typename T>() {
-            cloud::store(data.data() + at, static_cast<T>(*number), false);
+            cloud::store(data.data() + at, static_cast<T>(value), false);
           });
         }
       }

@@ -56,7 +56,7 @@ v1::ClientMessage cloud_of(std::uint32_t channel,
 std::vector<Point> points_of(const v1::Frame& frame) {
   const std::string& data = frame.cloud().data();
   std::vector<Point> points(data.size() / sizeof(Point));
-  std::memcpy(points.data(), data.data(), points.size() * sizeof(Point));
+  if (!points.empty()) std::memcpy(points.data(), data.data(), points.size() * sizeof(Point));
   return points;
 }
 

@@ -238,6 +238,28 @@ TEST_CASE(
   CHECK_FALSE(sensor.closed);  // who only produces is never closed for it
 }
 
+TEST_CASE("a peer that moves no byte of small frames is closed after 2 s when a shrink took them",
+          "[session][stall]") {
+  TestBridge bridge;
+  FakePeer sensor(bridge);
+  sensor.advertise(1, "a");
+  FakePeer stalled(bridge);
+  stalled.subscribe(1, "a");
+  stalled.reading = false;
+  sensor.frame(1, 1, 10'000);
+  stalled.pump();
+  REQUIRE(stalled.take_batch());
+  stalled.tick(std::chrono::minutes(1));
+  CHECK_FALSE(stalled.closed);  // the frame is still kept: nobody lacks its memory
+  stalled.session().batch_progress(1);
+  bridge.store->set_budget(Bytes{0});
+  stalled.tick(milliseconds(1'999));
+  CHECK_FALSE(stalled.closed);
+  stalled.tick(milliseconds(1'001));
+  REQUIRE(stalled.closed);
+  CHECK(stalled.closed->kind == CloseKind::kPolicy);
+}
+
 TEST_CASE("who waits for a large frame's ticket still gets the newest, and small frames meanwhile",
           "[session][stall]") {
   TestBridge bridge({}, one_pin());

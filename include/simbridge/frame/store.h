@@ -98,6 +98,7 @@ class FrameStore {
   /// Signalled once when a reservation that failed with kNoRoom might succeed. Room that came
   /// between the failure and this call tells nobody: try once more after it.
   void notify_room(std::shared_ptr<const Watcher> watcher);
+  [[nodiscard]] std::uint64_t room_waiters() const;
 
   [[nodiscard]] StoreStats stats() const;
   /// The arena's memfd, for processes that map it read-only.

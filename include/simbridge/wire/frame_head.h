@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -84,6 +85,14 @@ struct FrameHead {
   CloudHead cloud;
   DepthHead depth;
   std::optional<Result> result;  // set by the pipeline, never from a peer
+
+  // Of a flat message (flat.h).
+  std::string flat_fault;        // of header, table or blocks: answered with LAYOUT in its turn
+  std::uint64_t tail_bytes = 0;  // behind the data: #meta, or nothing
+  struct FlatMeta {
+    std::string frame_id, encoding, time_field;
+  };
+  std::unique_ptr<FlatMeta> flat_meta;  // memory of what a #meta set
 
   std::uint64_t head_bytes = 0;  // of the Frame without the data's content; judged against 64 KiB
   std::uint64_t data_offset =
