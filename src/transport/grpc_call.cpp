@@ -2,6 +2,7 @@
 
 #include "transport/grpc_address.h"
 
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/slice.h>
@@ -46,14 +47,17 @@ Call::Call(std::shared_ptr<Queue> queue) : queue_(std::move(queue)), rpc_(std::m
 
 Call::~Call() = default;
 
-void Call::request(grpc::AsyncGenericService& service,
-                   grpc::ServerCompletionQueue& notified,
-                   Waiting& waiting) {
+void Call::request(grpc::AsyncGenericService& service, Queue& notified, Waiting& waiting) {
   self_ = shared_from_this();
   waiting_ = &waiting;
+  queue_->expect();
+  notified.expect();
   rpc_->context.AsyncNotifyWhenDone(rpc_->tag(What::kDone));
-  service.RequestCall(
-      &rpc_->context, &rpc_->stream, &queue_->completions(), &notified, rpc_->tag(What::kArrived));
+  service.RequestCall(&rpc_->context,
+                      &rpc_->stream,
+                      &queue_->completions(),
+                      &notified.completions(),
+                      rpc_->tag(What::kArrived));
 }
 
 void Call::begin(Dispatch dispatch, void* server) {

@@ -16,7 +16,6 @@
 namespace grpc {
 class AsyncGenericService;
 class ByteBuffer;
-class ServerCompletionQueue;
 }  // namespace grpc
 
 namespace simbridge::transport::rpc {
@@ -89,9 +88,7 @@ class Call final : public Recipient, public std::enable_shared_from_this<Call> {
     Waiting& operator=(const Waiting&) = default;
   };
   /// waiting is told on the poller of notified.
-  void request(grpc::AsyncGenericService& service,
-               grpc::ServerCompletionQueue& notified,
-               Waiting& waiting);
+  void request(grpc::AsyncGenericService& service, Queue& notified, Waiting& waiting);
   /// Hands it to its queue, whose user it becomes.
   void begin(Dispatch dispatch, void* server);
 

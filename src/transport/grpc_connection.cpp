@@ -229,9 +229,12 @@ class Connection final : public Logic, public session::Peer {
 
   void write() {
     // Only with its last message gRPC has to send what it holds. Where that lent memory, it tells
-    // when the kernel has it all.
+    // when the kernel has it all. The very first message brings the call's headers: held back, it
+    // would never be told as written.
     const bool last = outgoing_.last();
-    const Call::WriteHow how{.more_follows = !last, .until_written = last && outgoing_.shares()};
+    const bool first = !std::exchange(spoke_, true);
+    const Call::WriteHow how{.more_follows = !last && !first,
+                             .until_written = last && outgoing_.shares()};
     const grpc::ByteBuffer message = outgoing_.next();
     written_bytes_ += message.Length();
     writing_ = true;
@@ -290,6 +293,7 @@ class Connection final : public Logic, public session::Peer {
   bool reading_ = false;
   bool writing_ = false;
   bool finishing_ = false;
+  bool spoke_ = false;  // a message was written
   bool read_over_ = false;
   bool half_closed_ = false;
   bool broken_ = false;      // by a breach of the transport's rules, or by its stop

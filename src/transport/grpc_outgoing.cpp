@@ -73,9 +73,9 @@ void Hold::share(std::span<const std::byte> bytes, Add&& add) {
 
 void Hold::let_go(void* given) {
   auto* const hold = static_cast<Hold*>(given);
-  hold->gone_.fetch_add(kShareBytes, std::memory_order_relaxed);
   std::function<void()> home;
   std::uint32_t state = hold->state_.load(std::memory_order_acquire);
+  hold->gone_.fetch_add(kShareBytes, std::memory_order_relaxed);
   do {
     // Copied before: with the last one's step the hold belongs to its owner alone.
     if (state == (kOwner | kWanted | 1U) && !home) home = hold->home_;

@@ -152,6 +152,7 @@ void Queue::run() {
     const auto seen =
         queue_->AsyncNext(&tag, &ok, most ? after(*most) : gpr_inf_future(GPR_CLOCK_MONOTONIC));
     waits_.store(false, std::memory_order_seq_cst);
+    static_cast<void>(expected_.load(std::memory_order_acquire));
     SB_CHECK(seen != grpc::CompletionQueue::SHUTDOWN,
              "a queue is closed after its poller has left");
     {

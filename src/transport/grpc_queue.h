@@ -2,8 +2,8 @@
 // What: one completion queue with its one poller thread: events of its calls, mail from other
 // threads, timers. The poller is the strand of all that lives here. It starts when the queue is
 // wanted and ends when it is not wanted any more and nothing lives here. Owner: shared by the
-// server and the calls. Threads: post(), add_user(), set_wanted(), users(), any; here(), any; the
-// rest the poller.
+// server and the calls. Threads: post(), expect(), add_user(), set_wanted(), users(), any; here(),
+// any; the rest the poller.
 #include "simbridge/base/clock.h"
 #include "simbridge/base/mutex.h"
 #include "simbridge/metrics/metrics.h"
@@ -80,6 +80,9 @@ class Queue final : private Event {
   /// This thread is the poller.
   [[nodiscard]] bool here() const;
   void post(std::shared_ptr<Recipient> recipient);
+  /// Before gRPC is given an Event that another thread has made: gRPC orders that itself, but no
+  /// tool that checks it can see so.
+  void expect() { expected_.fetch_add(1, std::memory_order_release); }
 
   /// A queue that is wanted has a poller; one that is not keeps it while it has users.
   void set_wanted(bool wanted);
@@ -125,6 +128,7 @@ class Queue final : private Event {
   std::atomic<bool> waits_{false};
   std::atomic<Bell> bell_{Bell::kSilent};
   const std::unique_ptr<grpc::Alarm> alarm_;
+  std::atomic<std::uint64_t> expected_{0};  // release in expect(), acquire where an event comes
 
   std::multimap<Monotonic, Recipient*> timers_;
   std::vector<std::shared_ptr<Recipient>> deferred_;

@@ -238,7 +238,7 @@ class Server final : public GrpcListener, private Call::Waiting {
           return a.queue->users() < b.queue->users();
         });
     const auto call = std::make_shared<Call>(least->queue);
-    call->request(service_, lanes_.front().queue->completions(), *this);
+    call->request(service_, *lanes_.front().queue, *this);
   }
 
   void arrived(const std::shared_ptr<Call>& call, bool ok) override {

@@ -30,10 +30,11 @@ using std::chrono::steady_clock;
 
 class RpcDoor final : public transport::rpc::Door {
  public:
-  explicit RpcDoor(Script script) : script_(std::move(script)) {}
+  explicit RpcDoor(Script script, std::optional<session::Refusal> refusal = {})
+      : script_(std::move(script)), refusal_(std::move(refusal)) {}
 
   std::expected<Place, session::Refusal> admit() override {
-    if (refusal) return std::unexpected(*refusal);
+    if (refusal_) return std::unexpected(*refusal_);
     return Place([this](const session::PeerInfo& info,
                         session::Peer& peer,
                         std::move_only_function<void() const> waker,
@@ -45,18 +46,19 @@ class RpcDoor final : public transport::rpc::Door {
   }
 
   Notes notes;
-  std::optional<session::Refusal> refusal = {};
 
  private:
   Script script_;
+  std::optional<session::Refusal> refusal_;
 };
 
 struct Bridge {
   explicit Bridge(Script script = {},
                   transport::GrpcOptions options = {},
                   unsigned pollers = 2,
-                  unsigned queues = 4)
-      : door(std::move(script)) {
+                  unsigned queues = 4,
+                  std::optional<session::Refusal> refusal = {})
+      : door(std::move(script), std::move(refusal)) {
     options.port = 0;
     options.queues = queues;
     auto made = transport::rpc::listen(
@@ -189,6 +191,29 @@ TEST_CASE("many messages of one batch come one by one, in order", "[transport][g
     REQUIRE(message->starts_with(std::to_string(number) + ","));
   }
   CHECK(bridge.door.notes.wait_count("batch done", 10));
+}
+
+TEST_CASE("the first messages of a call come at once, though they are several",
+          "[transport][grpc]") {
+  Script script;
+  script.on_message = [](ScriptSession& session, const std::string& /*message*/) {
+    session.peer.output_ready();
+    return Flow::kContinue;
+  };
+  script.next_batch = [](ScriptSession& session, session::Batch& batch) {
+    if (session.turns++ > 0) return false;
+    session.lent = {"welcome", "channels"};
+    for (const std::string& message : session.lent) ScriptSession::put(batch, message);
+    return true;
+  };
+  Bridge bridge(std::move(script));
+  const auto channel = bridge.channel();
+  for (int i = 0; i < 3; ++i) {  // the later ones come on a connection that has nothing to say
+    RpcCall call(channel);
+    REQUIRE(call.write("hello"));
+    REQUIRE(call.read() == "welcome");
+    REQUIRE(call.read() == "channels");
+  }
 }
 
 TEST_CASE("each way a session closes has its status, after what was to be said",
@@ -328,8 +353,7 @@ TEST_CASE("who is not let in is told why, and when to come again", "[transport][
   for (const Row& row : {Row{Cause::kDraining, grpc::StatusCode::UNAVAILABLE},
                          Row{Cause::kAcceptRate, grpc::StatusCode::UNAVAILABLE},
                          Row{Cause::kMaxSessions, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
-    Bridge bridge;
-    bridge.door.refusal = session::Refusal{row.cause, "not now", 3};
+    Bridge bridge({}, {}, 1, 1, session::Refusal{row.cause, "not now", 3});
     RpcCall call(bridge.channel());
     const grpc::Status& status = call.finish();
     CHECK(status.error_code() == row.code);
