@@ -3,6 +3,7 @@
 // Owner: the session.   Threads: its strand.
 #include "simbridge/base/clock.h"
 #include "simbridge/frame/ring.h"
+#include "simbridge/session/peer.h"
 #include "simbridge/wire/frame_head.h"
 
 #include <cstdint>
@@ -81,6 +82,7 @@ struct MessageInPieces {
     kControl,  // collected whole in frame.collected
     kRefused,  // a control message above its limit: counted, answered at its end
   } kind = Kind::kNone;
+  MessageType type = MessageType::kBinary;
   std::optional<std::uint64_t> total;
   FrameInProgress frame;
   std::uint64_t part_left = 0;  // kPart: data bytes still to come

@@ -2,6 +2,7 @@
 // What: encoded control messages that wait for the transport, in order. Bytes only, never
 // references to frames. Owner: the session.   Threads: its strand.
 #include "simbridge/session/peer.h"
+#include "simbridge/wire/flat.h"
 #include "simbridge/wire/messages.h"
 
 #include <cstddef>
@@ -12,11 +13,24 @@
 
 namespace simbridge::session {
 
+/// A control message as a peer of this encoding reads it, appended to out.
+inline void encode_for(Encoding encoding, const wire::ServerMessage& message, std::string& out) {
+  if (encoding == Encoding::kFlat)
+    wire::encode_json(message, out);
+  else
+    wire::encode(message, out);
+}
+inline MessageType control_type(Encoding encoding) {
+  return encoding == Encoding::kFlat ? MessageType::kText : MessageType::kBinary;
+}
+
 class Outbox {
  public:
+  explicit Outbox(Encoding encoding) : encoding_(encoding) {}
+
   void push(const wire::ServerMessage& message) {
     const std::size_t before = waiting_.size();
-    wire::encode(message, waiting_);
+    encode_for(encoding_, message, waiting_);
     lengths_.push_back(static_cast<std::uint32_t>(waiting_.size() - before));
   }
   [[nodiscard]] bool empty() const { return lengths_.empty(); }
@@ -36,7 +50,8 @@ class Outbox {
     while (in_sending_ > 0 && batch.count < Batch::kMaxMessages) {
       const std::size_t length = lengths_.front();
       if (batch.count > 0 && batch.bytes + length > Batch::kMaxBytes) return;
-      batch.messages[batch.count++] = OutMessage{{base + sent_, length}, {}};
+      batch.messages[batch.count++] =
+          OutMessage{.prefix = {base + sent_, length}, .data = {}, .type = control_type(encoding_)};
       batch.bytes += length;
       sent_ += length;
       lengths_.pop_front();
@@ -55,6 +70,7 @@ class Outbox {
   }
 
  private:
+  Encoding encoding_;
   std::string waiting_;
   std::string sending_;
   std::size_t sent_ = 0;

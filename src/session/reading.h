@@ -6,10 +6,13 @@
 #include "simbridge/pipeline/pipeline.h"
 #include "simbridge/wire/messages.h"
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace simbridge::session {
@@ -42,6 +45,17 @@ struct Reading : std::enable_shared_from_this<Reading> {
   bool awaits = false;            // the cursor's answer was not there yet
   bool not_taken = false;         // nor was the question taken: it is put again by the timer
   bool behind_threads = false;    // when the last answer came, too many frames waited behind it
+
+  /// What the #meta of a flat frame says and frames have in common; the last that was sent.
+  struct Meta {
+    std::string frame_id, encoding, time_field;
+    std::array<double, 4> intrinsics{};
+    std::int64_t time_scale_num = 0, time_scale_den = 0;
+    bool time_absolute = false;
+    friend bool operator==(const Meta&, const Meta&) = default;
+  };
+  std::optional<Meta> meta_told;
+  std::uint32_t frames_since_meta = 0;
 
   Monotonic due{};  // max_hz
   bool due_known = false;

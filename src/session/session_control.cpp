@@ -24,7 +24,9 @@ struct Overloaded : Ts... {
 
 }  // namespace
 
-Flow SessionImpl::handle(const wire::ClientMessage& message, std::span<const std::byte> bytes) {
+Flow SessionImpl::handle(const wire::ClientMessage& message,
+                         std::span<const std::byte> bytes,
+                         MessageType type) {
   if (state_ == State::kClosing || state_ == State::kClosed) return Flow::kStop;
   const bool is_hello = std::holds_alternative<wire::Hello>(message);
   if (state_ == State::kNeedHello && !is_hello) {
@@ -40,12 +42,16 @@ Flow SessionImpl::handle(const wire::ClientMessage& message, std::span<const std
     reject_request({.code = wire::RejectCode::kUnsupported, .detail = unsupported->detail});
     return Flow::kContinue;
   }
+  const bool is_frame = std::holds_alternative<wire::FrameBody>(message) ||
+                        std::holds_alternative<wire::Part>(message);
+  if (is_frame && type == MessageType::kText) {
+    close(CloseKind::kUnsupportedData, "a frame is a binary message on this road, not text");
+    return Flow::kStop;
+  }
   // A part is no message of its own: the transfer counts as one at its last part.
   if (!std::holds_alternative<wire::Part>(message)) malformed_in_a_row_ = 0;
-  const bool small = bytes.size() <= kControlBytes ||
-                     std::holds_alternative<wire::Advertise>(message) ||
-                     std::holds_alternative<wire::FrameBody>(message) ||
-                     std::holds_alternative<wire::Part>(message);
+  const bool small =
+      bytes.size() <= kControlBytes || std::holds_alternative<wire::Advertise>(message) || is_frame;
   if (!small) {
     reject_request(
         {.code = wire::RejectCode::kLimit,

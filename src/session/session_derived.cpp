@@ -14,12 +14,16 @@ using pipeline::DerivedStream;
 constexpr std::uint64_t kAhead = 2;
 constexpr milliseconds kAskAgain{10};
 constexpr std::uint32_t kOutputAsSent = 0;
+constexpr std::uint32_t kOutputFlat = 2;
 
 }  // namespace
 
 /// A quality as it is applied on this session.
 wire::Quality SessionImpl::applied(const wire::Quality& asked) const {
-  return asked;
+  wire::Quality quality = asked;
+  // A cloud that goes out flat is a flat cloud, whatever its sensor's layout (protocol.md §5).
+  if (is_flat() && quality.output == kOutputAsSent) quality.output = kOutputFlat;
+  return quality;
 }
 
 /// After the quality was given or changed: the stream that has it, none where frames pass

@@ -59,7 +59,8 @@ SessionImpl::SessionImpl(Hub::Impl& hub,
       info_(std::move(info)),
       wake_(std::make_shared<frame::WakeQueue>(std::move(waker))),
       books_(std::make_shared<SessionBooks>()),
-      admission_(std::move(admission)) {
+      admission_(std::move(admission)),
+      outbox_(info_.encoding) {
   books_->id = id;
   books_->transport = info_.transport;
   books_->address = info_.address;
@@ -283,7 +284,7 @@ void SessionImpl::free_everything() {
   transfer_ = Transfer{};
   release_scratch();
   advertised_owed_.clear();
-  outbox_ = Outbox{};
+  outbox_ = Outbox(info_.encoding);
   account_outbox();
   if (memory_watcher_ != nullptr) {  // Hello was accepted
     hub_.remove_session(id_);

@@ -35,8 +35,8 @@ class SessionImpl final : public Session {
   ~SessionImpl() override;
 
   [[nodiscard]] SessionId id() const override { return SessionId{id_}; }
-  Flow on_message(std::span<const std::byte> message) override;
-  void begin_message(std::optional<std::uint64_t> total_bytes) override;
+  Flow on_message(std::span<const std::byte> message, MessageType type) override;
+  void begin_message(std::optional<std::uint64_t> total_bytes, MessageType type) override;
   Taken on_chunk(std::span<const std::byte> chunk) override;
   std::span<std::byte> direct_buffer() override;
   void direct_filled(std::size_t bytes) override;
@@ -69,9 +69,12 @@ class SessionImpl final : public Session {
   void free_everything() SB_REQUIRES(role_);
   [[nodiscard]] bool all_at_head() const SB_REQUIRES(role_);
 
+  [[nodiscard]] bool is_flat() const { return info_.encoding == Encoding::kFlat; }
+
   // ---- session_control.cpp
-  Flow handle(const wire::ClientMessage& message, std::span<const std::byte> bytes)
-      SB_REQUIRES(role_);
+  Flow handle(const wire::ClientMessage& message,
+              std::span<const std::byte> bytes,
+              MessageType type) SB_REQUIRES(role_);
   Flow refuse_malformed(std::string detail) SB_REQUIRES(role_);
   void reject_request(wire::Reject reject) SB_REQUIRES(role_);
   void sync_channels() SB_REQUIRES(role_);
@@ -101,6 +104,9 @@ class SessionImpl final : public Session {
   [[nodiscard]] static wire::Counters counters_of(const Reading& reading, bool ends);
 
   // ---- session_ingest.cpp
+  /// A message that is here in full; a frame is in head_ then.
+  wire::ClientMessage parse_whole(std::span<const std::byte> message, MessageType type)
+      SB_REQUIRES(role_);
   Flow on_frame(std::span<const std::byte> bytes, wire::FrameHead& head, bool may_wait)
       SB_REQUIRES(role_);
   Producing* producing(std::uint32_t number) SB_REQUIRES(role_);
@@ -134,6 +140,8 @@ class SessionImpl final : public Session {
   void start_data(FrameInProgress& frame) SB_REQUIRES(role_);
   Flow finish(FrameInProgress& frame, bool envelope) SB_REQUIRES(role_);
   Flow finish_whole(std::span<const std::byte> bytes, bool envelope) SB_REQUIRES(role_);
+  Flow finish_flat_tail(FrameInProgress& frame) SB_REQUIRES(role_);
+  std::size_t control_limit(std::span<const std::byte> first) const SB_REQUIRES(role_);
   Taken feed_part(std::span<const std::byte> chunk) SB_REQUIRES(role_);
   Taken feed_control(std::span<const std::byte> chunk) SB_REQUIRES(role_);
   Flow on_part(const wire::Part& part, bool may_wait) SB_REQUIRES(role_);
@@ -180,6 +188,21 @@ class SessionImpl final : public Session {
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
 
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
+  /// The bytes that go out before the frame's data and behind it.
+  struct Wrapping {
+    std::uint64_t prefix_max = 0;
+    std::string meta;  // flat: a #meta that is due
+    [[nodiscard]] std::uint64_t suffix_max() const { return meta.empty() ? 0 : meta.size() + 7; }
+  };
+  [[nodiscard]] Wrapping wrapping_of(Reading& reading,
+                                     const frame::FrameRef& frame,
+                                     const wire::Outgoing& outgoing) SB_REQUIRES(role_);
+  [[nodiscard]] Reading::Meta meta_of(const frame::FrameRef& frame) SB_REQUIRES(role_);
+  void note_meta(Reading& reading, const frame::FrameRef& frame, bool sent) SB_REQUIRES(role_);
+  [[nodiscard]] OutMessage wrap(const Wrapping& wrapping,
+                                const frame::FrameRef& frame,
+                                const wire::Outgoing& outgoing,
+                                std::byte* place) const SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
   void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) const
       SB_REQUIRES(role_);
@@ -224,7 +247,7 @@ class SessionImpl final : public Session {
   Admission admission_ SB_GUARDED_BY(role_);
   State state_ SB_GUARDED_BY(role_) = State::kNeedHello;
   wire::Hello hello_ SB_GUARDED_BY(role_);
-  Outbox outbox_ SB_GUARDED_BY(role_);
+  Outbox outbox_ SB_GUARDED_BY(role_);  // after info_
   bool output_announced_ SB_GUARDED_BY(role_) = false;
   bool input_paused_ SB_GUARDED_BY(role_) = false;
   std::uint32_t malformed_in_a_row_ SB_GUARDED_BY(role_) = 0;
@@ -254,7 +277,8 @@ class SessionImpl final : public Session {
   std::unordered_map<std::uint32_t, std::unique_ptr<Producing>> producing_ SB_GUARDED_BY(role_);
   bool counted_as_producer_ SB_GUARDED_BY(role_) = false;
   frame::IngestAccount account_;
-  wire::FrameHead head_ SB_GUARDED_BY(role_);  // of whole messages; keeps its capacity
+  wire::FrameHead head_ SB_GUARDED_BY(role_);       // of whole messages; keeps its capacity
+  wire::FrameHead meta_head_ SB_GUARDED_BY(role_);  // of a stored frame whose #meta is looked at
   MessageInPieces pieces_ SB_GUARDED_BY(role_);
   Transfer transfer_ SB_GUARDED_BY(role_);
   std::optional<Monotonic> room_by_ SB_GUARDED_BY(role_);  // a frame waits for memory until then

@@ -23,15 +23,23 @@ bool uses_number(wire::RejectCode code) {
 
 }  // namespace
 
-Flow SessionImpl::on_message(std::span<const std::byte> message) {
+wire::ClientMessage SessionImpl::parse_whole(std::span<const std::byte> message, MessageType type) {
+  if (!is_flat()) return wire::parse(message, head_);
+  if (type == MessageType::kText) {
+    return wire::parse_json({reinterpret_cast<const char*>(message.data()), message.size()});
+  }
+  if (auto malformed = wire::parse_flat(message, head_)) return std::move(*malformed);
+  return wire::FrameBody{};
+}
+
+Flow SessionImpl::on_message(std::span<const std::byte> message, MessageType type) {
   role_.assert_held();
   if (state_ == State::kClosing || state_ == State::kClosed) return Flow::kStop;
   if (input_blocked()) {
     input_paused_ = true;
     return Flow::kPause;
   }
-  const wire::ClientMessage parsed = wire::parse(message, head_);
-  const Flow flow = handle(parsed, message);
+  const Flow flow = handle(parse_whole(message, type), message, type);
   if (flow == Flow::kPause) input_paused_ = true;
   announce_output();
   return flow;

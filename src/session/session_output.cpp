@@ -16,6 +16,7 @@ constexpr std::size_t kGapPieces =
 constexpr std::uint64_t kSmallestPeerLimit = 1024;
 constexpr double kLongestPeriodNs = 1e17;  // three years: sums of it fit
 constexpr std::chrono::seconds kStallInShrink{2};
+constexpr std::uint32_t kMetaEvery = 100;  // frames, where it did not change (protocol.md §5)
 
 nanoseconds period_of(float hz) {
   const double period = std::min(1e9 / static_cast<double>(hz), kLongestPeriodNs);
@@ -365,11 +366,12 @@ bool SessionImpl::place_control(const wire::ServerMessage& message, Batch& batch
   if (batch.count >= Batch::kMaxMessages) return false;
   thread_local std::string encoded;
   encoded.clear();
-  wire::encode(message, encoded);
+  encode_for(info_.encoding, message, encoded);
   std::byte* place = scratch(encoded.size());
   if (place == nullptr) return false;
   std::memcpy(place, encoded.data(), encoded.size());
-  batch.messages[batch.count++] = OutMessage{{place, encoded.size()}, {}};
+  batch.messages[batch.count++] = OutMessage{
+      .prefix = {place, encoded.size()}, .data = {}, .type = control_type(info_.encoding)};
   batch.bytes += encoded.size();
   return true;
 }
@@ -416,8 +418,11 @@ bool SessionImpl::is_too_early(const Reading& reading) const {
 }
 
 bool SessionImpl::fits_peer(const frame::FrameRef& frame) const {
-  const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
   const std::uint64_t limit = peer_limit();
+  if (is_flat()) {  // no parts here; a #meta is left out where it does not fit
+    return wire::flat_prefix_max(frame.head()) + frame.data_bytes() <= limit;
+  }
+  const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
   if (prefix_max + frame.data_bytes() <= limit) return true;
   // In parts, of which the first holds the whole head.
   return limit >= kSmallestPeerLimit && prefix_max + wire::kPartPrefixMax <= limit;
@@ -448,7 +453,10 @@ SessionImpl::Found SessionImpl::find_frame(Reading& reading) {
       lose(reading, reading.cursor + 1, wire::GapReason::kAge);
       continue;
     }
-    const Form form = form_of(reading, info);
+    Form form = form_of(reading, info);
+    if (form == Form::kAsSent && is_flat() &&
+        !wire::has_flat_form(seen.frame.head(), seen.frame.data_bytes()))
+      form = Form::kImpossible;
     if (form == Form::kAsSent && !fits_peer(seen.frame)) {
       lose(reading, reading.cursor + 1, wire::GapReason::kTooLarge);
       continue;
@@ -475,6 +483,63 @@ SessionImpl::Found SessionImpl::find_frame(Reading& reading) {
   }
 }
 
+/// What the #meta of this frame would say that others have in common with it.
+Reading::Meta SessionImpl::meta_of(const frame::FrameRef& frame) {
+  wire::load_head(frame.head(), meta_head_);
+  const wire::FrameHead& head = meta_head_;
+  return {.frame_id = std::string(head.frame_id),
+          .encoding = std::string(head.depth.encoding),
+          .time_field = std::string(head.cloud.time_field),
+          .intrinsics = {head.depth.fx, head.depth.fy, head.depth.cx, head.depth.cy},
+          .time_scale_num = head.cloud.time_scale_num,
+          .time_scale_den = head.cloud.time_scale_den,
+          .time_absolute = head.cloud.time_absolute};
+}
+
+SessionImpl::Wrapping SessionImpl::wrapping_of(Reading& reading,
+                                               const frame::FrameRef& frame,
+                                               const wire::Outgoing& outgoing) {
+  if (!is_flat()) return {.prefix_max = wire::frame_prefix_max(frame.head()), .meta = {}};
+  Wrapping wrapping{.prefix_max = wire::flat_prefix_max(frame.head()), .meta = {}};
+  const bool due = !reading.meta_told || reading.frames_since_meta + 1 >= kMetaEvery;
+  if (!due && meta_of(frame) == *reading.meta_told) return wrapping;
+  wrapping.meta = wire::flat_meta(frame.head(), outgoing);
+  if (wrapping.prefix_max + frame.data_bytes() + wrapping.suffix_max() > peer_limit())
+    wrapping.meta.clear();
+  return wrapping;
+}
+
+void SessionImpl::note_meta(Reading& reading, const frame::FrameRef& frame, bool sent) {
+  if (sent) {
+    reading.meta_told = meta_of(frame);
+    reading.frames_since_meta = 0;
+  } else {
+    ++reading.frames_since_meta;
+  }
+}
+
+/// place has room for prefix and suffix.
+OutMessage SessionImpl::wrap(const Wrapping& wrapping,
+                             const frame::FrameRef& frame,
+                             const wire::Outgoing& outgoing,
+                             std::byte* place) const {
+  const std::span<std::byte> prefix{place, wrapping.prefix_max};
+  if (!is_flat()) {
+    const std::uint64_t length = wire::frame_prefix(frame.head(), outgoing, true, prefix);
+    return {.prefix = prefix.first(length), .data = frame.data()};
+  }
+  const std::uint64_t length =
+      wire::flat_prefix(frame.head(), outgoing, wrapping.meta.size(), prefix);
+  OutMessage message{.prefix = prefix.first(length), .data = frame.data()};
+  if (wrapping.meta.empty()) return message;
+  std::byte* behind = place + wrapping.prefix_max;
+  const std::size_t zeros = (8 - frame.data_bytes() % 8) % 8;
+  std::memset(behind, 0, zeros);
+  std::memcpy(behind + zeros, wrapping.meta.data(), wrapping.meta.size());
+  message.suffix = {behind, zeros + wrapping.meta.size()};
+  return message;
+}
+
 SessionImpl::Step SessionImpl::take(Reading& reading, Batch& batch) {
   Found found = find_frame(reading);
   // A new channel, epoch or schema is announced before what uses it: looked at after the ring.
@@ -491,24 +556,9 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
   const frame::FrameInfo& info = found.raw.info();  // found keeps it, or frame below
   const bool is_derived = static_cast<bool>(found.derived);
   frame::FrameRef frame = std::move(is_derived ? found.derived : found.raw);
-  const std::uint64_t data_bytes = frame.data_bytes();
-  const std::uint64_t prefix_max = wire::frame_prefix_max(frame.head());
-  const std::uint64_t limit = peer_limit();
-  const bool in_parts = prefix_max + data_bytes > limit;
-  const bool large = in_parts || prefix_max + data_bytes > Batch::kMaxBytes;
-  if (batch.count > 0 && (large || batch.bytes + prefix_max + data_bytes > Batch::kMaxBytes))
-    return Step::kFull;
-  if (batch.count >= Batch::kMaxMessages) return Step::kFull;
-  std::shared_ptr<Reading> shared = reading.shared_from_this();
-  if (large) {
-    ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
-    if (!ticket_) {
-      if (std::ranges::find(blocked_, shared) == blocked_.end()) blocked_.push_back(shared);
-      return Step::kBlocked;
-    }
-  }
   const auto queued =
       std::chrono::duration_cast<std::chrono::microseconds>(now - info.arrival).count();
+  const std::uint64_t data_bytes = frame.data_bytes();
   const wire::Outgoing outgoing{
       .channel = reading.channel->id,
       .subscription = reading.books->subscription,
@@ -520,16 +570,31 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
       .points_out = info.points,
       .skipped_frames = reading.skipped_since,
       .queue_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(queued, 0, UINT32_MAX))};
+  const std::uint64_t limit = peer_limit();
+  Wrapping wrapping = wrapping_of(reading, frame, outgoing);
+  const std::uint64_t whole = wrapping.prefix_max + data_bytes + wrapping.suffix_max();
+  const bool in_parts = !is_flat() && whole > limit;
+  const bool large = in_parts || whole > Batch::kMaxBytes;
+  if (batch.count > 0 && (large || batch.bytes + whole > Batch::kMaxBytes)) return Step::kFull;
+  if (batch.count >= Batch::kMaxMessages) return Step::kFull;
+  std::shared_ptr<Reading> shared = reading.shared_from_this();
+  if (large) {
+    ticket_ = hub_.store.try_pin(Bytes{data_bytes}, ticket_watcher_);
+    if (!ticket_) {
+      if (std::ranges::find(blocked_, shared) == blocked_.end()) blocked_.push_back(shared);
+      return Step::kBlocked;
+    }
+  }
   if (!in_parts) {
-    std::byte* place = scratch(prefix_max);
+    std::byte* place = scratch(wrapping.prefix_max + wrapping.suffix_max());
     if (place == nullptr) {
       ticket_ = frame::PinTicket{};
       return Step::kFull;
     }
-    const std::uint64_t length =
-        wire::frame_prefix(frame.head(), outgoing, true, {place, prefix_max});
-    batch.messages[batch.count++] = OutMessage{{place, length}, frame.data()};
-    batch.bytes += length + data_bytes;
+    const OutMessage message = wrap(wrapping, frame, outgoing, place);
+    batch.messages[batch.count++] = message;
+    batch.bytes += message.size();
+    if (is_flat()) note_meta(reading, frame, !wrapping.meta.empty());
   }
   // From here the frame is taken.
   if (const float hz = reading.subscription->spec.quality.max_hz; hz > 0) {
@@ -595,7 +660,7 @@ bool SessionImpl::place_part(Batch& batch) {
       wire::part_prefix(part, own + data.size(), {place, wire::kPartPrefixMax});
   // The prefix is written before what stands behind it: bring them together.
   std::memmove(place + head, behind_prefix, own);
-  batch.messages[batch.count++] = OutMessage{{place, head + own}, data};
+  batch.messages[batch.count++] = OutMessage{.prefix = {place, head + own}, .data = data};
   batch.bytes += head + own + data.size();
   parts_.data_sent += data.size();
   const bool last = ++part.index == part.count;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kHelloBytes =
     9 * 1024;  // its strings fit; before it is accepted, a peer costs less than 16 KiB
+constexpr std::size_t kHelloText = 12 * 1024;  // as JSON, where it needs no escapes
 constexpr std::size_t kHeadStep = 4 * 1024;  // the head is looked at again after so many more bytes
 constexpr std::size_t kHeadBytes = 64 * 1024 + 64;
 constexpr auto kHelloTag = std::byte{0x0a};
@@ -24,14 +25,28 @@ constexpr std::chrono::seconds kSlowTime{5};
 constexpr std::uint64_t kSlowBytes = 5 * 64 * 1024;
 constexpr std::uint64_t kWholeStep = 256 * 1024;  // first room for a message of unknown length
 
+/// {"advertise": … as the first member; whatever stands elsewhere has the common limit.
+bool begins_as_advertise(std::span<const std::byte> text) {
+  std::string_view rest(reinterpret_cast<const char*>(text.data()), text.size());
+  const auto skip_space = [&] {
+    rest.remove_prefix(std::min(rest.find_first_not_of(" \t\r\n"), rest.size()));
+  };
+  skip_space();
+  if (!rest.starts_with('{')) return false;
+  rest.remove_prefix(1);
+  skip_space();
+  return rest.starts_with("\"advertise\"");
+}
+
 void append(std::vector<std::byte>& to, std::span<const std::byte> bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
 }  // namespace
 
-void SessionImpl::begin_message(std::optional<std::uint64_t> total_bytes) {
+void SessionImpl::begin_message(std::optional<std::uint64_t> total_bytes, MessageType type) {
   role_.assert_held();
+  pieces_.type = type;
   pieces_.kind = MessageInPieces::Kind::kUnknown;
   pieces_.total = total_bytes;
   pieces_.part_left = 0;
@@ -48,7 +63,13 @@ Taken SessionImpl::on_chunk(std::span<const std::byte> chunk) {
   }
   if (pieces_.kind == Kind::kUnknown && !chunk.empty()) {
     const std::byte tag = chunk.front();
-    pieces_.kind = tag == kFrameTag ? Kind::kFrame : tag == kPartTag ? Kind::kPart : Kind::kControl;
+    if (is_flat()) {
+      pieces_.kind = pieces_.type == MessageType::kText ? Kind::kControl : Kind::kFrame;
+    } else {
+      pieces_.kind = tag == kFrameTag  ? Kind::kFrame
+                     : tag == kPartTag ? Kind::kPart
+                                       : Kind::kControl;
+    }
     if (state_ == State::kNeedHello) pieces_.kind = Kind::kControl;
     pieces_.frame.total = pieces_.total;
     if (pieces_.kind == Kind::kControl) pieces_.frame.state = FrameInProgress::State::kWhole;
@@ -114,30 +135,47 @@ Taken SessionImpl::feed_part(std::span<const std::byte> chunk) {
   return {chunk.size(), rest.flow};
 }
 
+/// What a control message that begins like this may have.
+std::size_t SessionImpl::control_limit(std::span<const std::byte> first) const {
+  const std::uint64_t schema = hub_.options.max_schema_bytes;
+  if (!is_flat()) {
+    if (state_ == State::kNeedHello) return kHelloBytes;
+    return kControlBytes + (first.front() == kAdvertiseTag ? schema : 0);
+  }
+  if (state_ == State::kNeedHello) return kHelloText;
+  return kControlBytes + (begins_as_advertise(first) ? (schema + 2) / 3 * 4 : 0);
+}
+
 /// A control message (or a frame in an odd encoding) that has to be had whole.
 Taken SessionImpl::feed_control(std::span<const std::byte> chunk) {
   FrameInProgress& whole = pieces_.frame;
   if (whole.state == FrameInProgress::State::kWhole && !whole.room) {
-    const std::byte tag = whole.collected.empty() ? chunk.front() : whole.collected.front();
-    std::size_t limit = kControlBytes;
-    if (state_ == State::kNeedHello) {
-      limit = kHelloBytes;
-    } else if (tag == kAdvertiseTag) {
-      limit += hub_.options.max_schema_bytes;
-    }
+    const std::span<const std::byte> first = whole.collected.empty() ? chunk : whole.collected;
+    const std::byte tag = first.front();
+    const std::size_t limit = control_limit(first);
     const std::uint64_t coming =
         std::max<std::uint64_t>(whole.total.value_or(0), whole.collected.size() + chunk.size());
     if (state_ == State::kNeedHello && coming > whole.collected.capacity())
       whole.collected.reserve(std::min<std::uint64_t>(coming + 1024, limit));
     if (coming > limit) {
       if (state_ == State::kNeedHello) {
-        if (tag != kHelloTag)
-          return {chunk.size(), handle(wire::ClientMessage(wire::Unsupported{}), {})};
-        send(wire::Reject{.code = wire::RejectCode::kLimit, .detail = "Hello above 9 KiB"});
+        if (!is_flat() && tag != kHelloTag) {
+          return {chunk.size(), handle(wire::ClientMessage(wire::Unsupported{}), {}, pieces_.type)};
+        }
+        send(wire::Reject{.code = wire::RejectCode::kLimit,
+                          .detail = fmt::format("Hello above {} KiB", limit / 1024)});
         close(CloseKind::kProtocol, "Hello above its limits");
         return {chunk.size(), Flow::kStop};
       }
-      start_whole(whole);
+      if (is_flat()) {
+        whole.outcome =
+            reject(wire::RejectCode::kLimit,
+                   fmt::format("a text of {} bytes or more; {} are allowed", coming, limit));
+        std::vector<std::byte>().swap(whole.collected);
+        whole.state = FrameInProgress::State::kDiscard;
+      } else {
+        start_whole(whole);
+      }
       if (whole.state == FrameInProgress::State::kDiscard)
         pieces_.kind = MessageInPieces::Kind::kRefused;
     }
@@ -199,7 +237,9 @@ Taken SessionImpl::feed(FrameInProgress& frame, std::span<const std::byte> chunk
           frame.filled += rest.size();
         } else {
           append(frame.collected, rest);
-          if (frame.collected.size() > kControlBytes + hub_.options.max_schema_bytes)
+          // A text has been judged by its own limit before.
+          if (pieces_.type == MessageType::kBinary &&
+              frame.collected.size() > kControlBytes + hub_.options.max_schema_bytes)
             start_whole(frame);
         }
         frame.arrived += rest.size();
@@ -221,13 +261,17 @@ std::size_t SessionImpl::feed_head(FrameInProgress& frame,
   append(frame.collected, chunk.first(step));
   frame.head.clear();
   const wire::PeekResult seen =
-      envelope ? wire::peek(frame.collected, frame.total, frame.head)
-               : wire::peek_frame(frame.collected, frame.total.value_or(0), frame.head);
+      is_flat()  ? wire::peek_flat(frame.collected, frame.total, frame.head)
+      : envelope ? wire::peek(frame.collected, frame.total, frame.head)
+                 : wire::peek_frame(frame.collected, frame.total.value_or(0), frame.head);
   if (seen.what == wire::Peek::kNeedMore) {
     if (frame.collected.size() > kHeadBytes) start_whole(frame);
     return step;
   }
-  if (seen.what != wire::Peek::kFrame || frame.head.data_offset < before) {
+  // What judges a depth image stands in its #meta.
+  const bool judged_later =
+      frame.head.tail_bytes > 0 && frame.head.kind == wire::PayloadKind::kDepth;
+  if (seen.what != wire::Peek::kFrame || frame.head.data_offset < before || judged_later) {
     start_whole(frame);
     return step;
   }
@@ -366,7 +410,7 @@ Flow SessionImpl::end_message() {
     case Kind::kNone:
       break;
     case Kind::kUnknown:
-      flow = handle(wire::parse({}, head_), {});
+      flow = handle(parse_whole({}, pieces_.type), {}, pieces_.type);
       break;
     case Kind::kFrame:
     case Kind::kControl:
@@ -412,6 +456,7 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
     case Stage::kData: {
       if (frame.filled < frame.head.data_bytes)
         return refuse_malformed("the message ends inside the payload's data");
+      if (is_flat()) return finish_flat_tail(frame);
       if (!frame.tail.empty()) {
         std::vector<std::byte> bytes(frame.collected);
         append(bytes, frame.room.data());
@@ -449,16 +494,39 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
   return Flow::kContinue;
 }
 
+/// The data of a flat frame is in its place; a #meta came behind it.
+Flow SessionImpl::finish_flat_tail(FrameInProgress& frame) {
+  if (frame.tail.size() != frame.head.tail_bytes)
+    return refuse_malformed("the message ends before its blocks do");
+  if (!frame.tail.empty()) {
+    if (auto malformed = wire::read_flat_tail(frame.tail, frame.head)) {
+      frame.room.reset();
+      return refuse_malformed(std::move(malformed->detail));
+    }
+    if (auto verdict = wire::check_head(frame.head, frame_limits()); !verdict.ok()) {
+      frame.room.reset();
+      malformed_in_a_row_ = 0;
+      refuse_frame(frame.head, reject(verdict.code, std::move(verdict.detail)));
+      return Flow::kContinue;
+    }
+    wire::store_head(frame.head, hub_.clock.wall_ns(), frame.room.head());
+  }
+  malformed_in_a_row_ = 0;
+  publish(frame.head, std::move(frame.room), frame.warnings);
+  return Flow::kContinue;
+}
+
 Flow SessionImpl::finish_whole(std::span<const std::byte> bytes, bool envelope) {
   if (envelope) {
-    const wire::ClientMessage message = wire::parse(bytes, head_);
+    const wire::ClientMessage message = parse_whole(bytes, pieces_.type);
+    if (pieces_.type == MessageType::kText) return handle(message, bytes, pieces_.type);
     if (std::holds_alternative<wire::FrameBody>(message) && state_ == State::kOpen)
       return on_frame(bytes, head_, false);
     if (const auto* part = std::get_if<wire::Part>(&message);
         part != nullptr && state_ == State::kOpen) {
       return on_part(*part, false);
     }
-    return handle(message, bytes);
+    return handle(message, bytes, pieces_.type);
   }
   if (auto malformed = wire::parse_frame(bytes, head_))
     return refuse_malformed(std::move(malformed->detail));

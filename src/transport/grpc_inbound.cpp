@@ -44,7 +44,7 @@ Inbound::Took Inbound::take(Received message) {
   piece_ = offset_ = 0;
   ended_ = false;
   in_pieces_ = message_.pieces() > 1 && message_.bytes() > kFlatBytes;
-  if (in_pieces_) session_.begin_message(message_.bytes());
+  if (in_pieces_) session_.begin_message(message_.bytes(), session::MessageType::kBinary);
   return go_on();
 }
 
@@ -58,7 +58,7 @@ Inbound::Took Inbound::go_on() {
   if (!ended_) {
     Flow flow = Flow::kContinue;
     if (!in_pieces_) {
-      flow = session_.on_message(flat(message_));
+      flow = session_.on_message(flat(message_), session::MessageType::kBinary);
       if (flow == Flow::kPause) return pause();  // it was not taken: all of it again
     } else {
       if (!offer_pieces()) return pause();

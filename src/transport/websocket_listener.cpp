@@ -21,9 +21,8 @@ class HubDoor final : public ws::Door {
                      session::Peer& peer,
                      std::move_only_function<void() const> waker,
                      StrandRole role) mutable {
-      return ws::Opened{
-          .session = hub.open(
-              std::move(admission), std::move(info), peer, std::move(waker), std::move(role))};
+      return hub.open(
+          std::move(admission), std::move(info), peer, std::move(waker), std::move(role));
     });
   }
 

@@ -92,8 +92,9 @@ class Connection final : public Live,
                          private Inbound::Control,
                          public std::enable_shared_from_this<Connection> {
  public:
-  Connection(const Surroundings& around, Descriptor socket)
+  Connection(const Surroundings& around, Descriptor socket, session::Encoding encoding)
       : around_(around),
+        encoding_(encoding),
         strand_(asio::make_strand(around.context)),
         role_([this] { return strand_.running_in_this_thread(); }),
         socket_(strand_, socket.release()),
@@ -153,11 +154,14 @@ class Connection final : public Live,
         asio::post(strand, [self = std::move(self)] { self->on_wake(); });
       }
     };
-    opened_ = place({.transport = "websocket", .address = peer_address(socket_.native_handle())},
-                    *this,
-                    std::move(waker),
-                    StrandRole([strand = strand_] { return strand.running_in_this_thread(); }));
-    inbound_.emplace(opened_, static_cast<Inbound::Control&>(*this));
+    session_ = place({.transport = "websocket",
+                      .address = peer_address(socket_.native_handle()),
+                      .encoding = encoding_},
+                     *this,
+                     std::move(waker),
+                     StrandRole([strand = strand_] { return strand.running_in_this_thread(); }));
+    inbound_.emplace(
+        *session_, encoding_ == session::Encoding::kFlat, static_cast<Inbound::Control&>(*this));
     if (!first.empty()) feed(first);
     settle();
   }
@@ -206,8 +210,8 @@ class Connection final : public Live,
 
   void on_wake() {
     role_.assert_held();
-    if (gone_ || !opened_.session) return;
-    opened_.session->on_wake();
+    if (gone_ || !session_) return;
+    session_->on_wake();
     settle();
   }
 
@@ -224,9 +228,9 @@ class Connection final : public Live,
       reset();
     } else {
       if (time >= ping_at_) ping(time);
-      if (wish_ && time >= *wish_ && opened_.session) {
+      if (wish_ && time >= *wish_ && session_) {
         wish_.reset();
-        opened_.session->on_timer();
+        session_->on_timer();
       }
     }
     settle();
@@ -303,24 +307,23 @@ class Connection final : public Live,
   void return_batch() {
     if (!lent_ || !writer_.batch_done()) return;
     lent_ = false;
-    opened_.session->batch_done();
+    session_->batch_done();
   }
 
   void pull() {
-    if (lent_ || !output_ready_ || !opened_.session || writer_.closing()) return;
+    if (lent_ || !output_ready_ || !session_ || writer_.closing()) return;
     if (!batch_) batch_ = std::make_unique<session::Batch>();
     batch_->count = 0;
     batch_->bytes = 0;
-    if (!opened_.session->next_batch(*batch_)) {
+    if (!session_->next_batch(*batch_)) {
       output_ready_ = false;
       return;
     }
     // To a peer that closed, or broke the rules: its last Acks are in this one.
     if (peer_closed_ || broken_) output_ready_ = false;
     lent_ = true;
-    const bool text = opened_.text != nullptr && opened_.text->batch_is_text();
     around_.metrics.messages[Direction::kOut].add(batch_->count);
-    writer_.load(batch_->view(), text ? Opcode::kText : Opcode::kBinary);
+    writer_.load(batch_->view());
   }
 
   /// Once ending_ has a reason.
@@ -351,7 +354,7 @@ class Connection final : public Live,
     }
     around_.metrics.bytes[Direction::kOut].add(put.bytes);
     writer_.advance(put.bytes);
-    if (lent_) opened_.session->batch_progress(put.bytes);
+    if (lent_) session_->batch_progress(put.bytes);
     return put.bytes;
   }
 
@@ -384,10 +387,10 @@ class Connection final : public Live,
         resume_wanted_ = false;
         inbound_->resume();
       }
-      if (std::exchange(last_words_, false) && opened_.session) opened_.session->on_half_close();
+      if (std::exchange(last_words_, false) && session_) session_->on_half_close();
       pump();
     } while (resume_wanted_ && !ended_ && inbound_);
-    if (!ended_ && writer_.closed() && (peer_closed_ || broken_) && opened_.session) {
+    if (!ended_ && writer_.closed() && (peer_closed_ || broken_) && session_) {
       finish_session();
       // The rest is for the peer's sake: it reads our close frame, then sees the end.
       send_no_more(socket_.native_handle());
@@ -402,10 +405,10 @@ class Connection final : public Live,
   // The session hears of the end once; what it lent is not touched after.
   void finish_session() SB_REQUIRES(role_) {
     inbound_.reset();
-    if (!opened_.session) return;
-    const Opened last = std::exchange(opened_, {});
+    if (!session_) return;
+    const auto last = std::exchange(session_, nullptr);
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): a connection ends with a reason
-    last.session->on_closed(*ending_, peer_closed_);
+    last->on_closed(*ending_, peer_closed_);
   }
 
   void end() SB_REQUIRES(role_) {
@@ -449,12 +452,13 @@ class Connection final : public Live,
   }
 
   const Surroundings& around_;
+  const session::Encoding encoding_;
   Strand strand_;
   StrandRole role_;
   asio::posix::basic_stream_descriptor<Strand> socket_;
   Timer timer_;
   Registry::Entry entry_;
-  Opened opened_;
+  std::shared_ptr<session::Session> session_;
   std::optional<Inbound> inbound_;
   Writer writer_;
   std::unique_ptr<session::Batch> batch_;
@@ -488,8 +492,9 @@ class Connection final : public Live,
 void start_connection(const Surroundings& around,
                       Descriptor socket,
                       Door::Place place,
+                      session::Encoding encoding,
                       std::span<const std::byte> first) {
-  std::make_shared<Connection>(around, std::move(socket))->start(std::move(place), first);
+  std::make_shared<Connection>(around, std::move(socket), encoding)->start(std::move(place), first);
 }
 
 }  // namespace simbridge::transport::ws

@@ -35,6 +35,7 @@ void start_handshake(const Surroundings& around, Descriptor socket);
 void start_connection(const Surroundings& around,
                       Descriptor socket,
                       Door::Place place,
+                      session::Encoding encoding,
                       std::span<const std::byte> first);
 
 }  // namespace simbridge::transport::ws

@@ -12,34 +12,14 @@
 
 namespace simbridge::transport::ws {
 
-/// For sessions that take and send text as well. None yet in the daemon (the flat form is a later
-/// road): where a session has no such side, a text message ends it with 1003.
-class TextSide {
- public:
-  /// Before a message begins.
-  virtual void next_is_text(bool text) = 0;
-  /// Of the batch that was just given.
-  [[nodiscard]] virtual bool batch_is_text() const = 0;
-
- protected:
-  TextSide() = default;
-  ~TextSide() = default;
-  TextSide(const TextSide&) = default;
-  TextSide& operator=(const TextSide&) = default;
-};
-
-struct Opened {
-  std::shared_ptr<session::Session> session;
-  TextSide* text = nullptr;  // a side of the session, or none
-};
-
 class Door {
  public:
   /// A place that was granted: opens the session once. Destroyed unused, it gives the place back.
-  using Place = std::move_only_function<Opened(session::PeerInfo info,
-                                               session::Peer& peer,
-                                               std::move_only_function<void() const> waker,
-                                               StrandRole role)>;
+  using Place = std::move_only_function<std::shared_ptr<session::Session>(
+      session::PeerInfo info,
+      session::Peer& peer,
+      std::move_only_function<void() const> waker,
+      StrandRole role)>;
 
   virtual ~Door() = default;
   /// What a peer must ask for.

@@ -148,7 +148,11 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
     timer_.cancel();
     // Registered anew before this entry goes, so that the count never dips.
     // NOLINTNEXTLINE(bugprone-unchecked-optional-access): accept() took the place
-    start_connection(around_, Descriptor(socket_.release()), std::move(*place_), upgrade_.rest());
+    start_connection(around_,
+                     Descriptor(socket_.release()),
+                     std::move(*place_),
+                     upgrade_.chosen().encoding,
+                     upgrade_.rest());
     entry_ = {};
   }
 

@@ -45,13 +45,13 @@ void Inbound::begin(const Event& event, std::size_t at_hand) {
   mode_ = Mode::kDiscard;
   if (discarding_) return;
   const bool is_text = event.opcode == Opcode::kText;
-  if (is_text && text_ == nullptr) {
+  if (is_text && !takes_text_) {
     discarding_ = true;
     control_.on_failure(CloseCode::kUnacceptable,
                         "a text message, where this subprotocol has binary messages only");
     return;
   }
-  if (text_ != nullptr) text_->next_is_text(is_text);
+  type_ = is_text ? session::MessageType::kText : session::MessageType::kBinary;
   whole_ = {};
   if (event.final && event.frame_bytes <= at_hand) {
     mode_ = Mode::kWhole;
@@ -59,7 +59,7 @@ void Inbound::begin(const Event& event, std::size_t at_hand) {
     return;
   }
   mode_ = Mode::kPieces;
-  session_.begin_message(event.final ? std::optional(event.frame_bytes) : std::nullopt);
+  session_.begin_message(event.final ? std::optional(event.frame_bytes) : std::nullopt, type_);
 }
 
 void Inbound::payload(std::span<std::byte> bytes, std::span<std::byte> rest) {
@@ -85,7 +85,7 @@ void Inbound::end(std::span<std::byte> rest) {
     obey(flow);
     return;
   }
-  const Flow flow = session_.on_message(whole_);
+  const Flow flow = session_.on_message(whole_, type_);
   if (flow == Flow::kPause) hold(whole_, rest);
   obey(flow);
 }
@@ -106,7 +106,7 @@ void Inbound::hold(std::span<const std::byte> offered, std::span<const std::byte
 bool Inbound::offer_again(std::span<const std::byte> offered) {
   if (discarding_ || mode_ == Mode::kDiscard) return true;
   if (mode_ == Mode::kWhole) {
-    const Flow flow = session_.on_message(offered);
+    const Flow flow = session_.on_message(offered, type_);
     obey(flow);
     return flow != Flow::kPause;
   }

@@ -3,7 +3,6 @@
 // into, pauses. No socket. Owner: one connection.   Threads: the session's strand.
 #include "simbridge/session/session.h"
 #include "transport/ws_codec.h"
-#include "transport/ws_door.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -35,8 +34,9 @@ class Inbound {
     Control& operator=(const Control&) = default;
   };
 
-  Inbound(const Opened& opened, Control& control)
-      : session_(*opened.session), text_(opened.text), control_(control), reader_(Role::kServer) {}
+  /// Where a session takes no text, such a message ends it with 1003.
+  Inbound(session::Session& session, bool takes_text, Control& control)
+      : session_(session), takes_text_(takes_text), control_(control), reader_(Role::kServer) {}
 
   /// Bytes that came, changed in place. What a paused session did not take is kept inside.
   void feed(std::span<std::byte> input);
@@ -64,10 +64,11 @@ class Inbound {
   [[nodiscard]] bool offer_again(std::span<const std::byte> offered);
 
   session::Session& session_;
-  TextSide* text_;
+  const bool takes_text_;
   Control& control_;
   Reader reader_;
   Mode mode_ = Mode::kDiscard;
+  session::MessageType type_ = session::MessageType::kBinary;  // of the message that is being read
   bool paused_ = false;
   bool discarding_ = false;
   bool expect_large_ = false;

@@ -75,7 +75,7 @@ std::string http_response(const HttpRefusal& refusal) {
 }
 
 UpgradeReader::UpgradeReader(const UpgradeRules& rules)
-    : rules_(rules), parser_(std::make_unique<Parser>()) {
+    : rules_(rules), chosen_{{}, session::Encoding::kFlat}, parser_(std::make_unique<Parser>()) {
   parser_->request.header_limit(kMaxRequestBytes);
 }
 UpgradeReader::~UpgradeReader() = default;
@@ -143,15 +143,22 @@ UpgradeReader::State UpgradeReader::judge() {
     return refuse({.text = "An upgrade has one Host field and no body.",
                    .cause = HandshakeCause::kMalformed});
   }
-  bool known = rules_.subprotocol.empty();
+  bool known = rules_.subprotocols.empty();
   each_token(request, http::field::sec_websocket_protocol, [&](std::string_view name) {
-    known = known || name == rules_.subprotocol;
+    for (const auto& subprotocol : rules_.subprotocols) {
+      if (known || subprotocol.name != name) continue;
+      known = true;
+      chosen_ = subprotocol;
+    }
     return !known;
   });
   if (!known) {
+    std::string names;
+    for (const auto& subprotocol : rules_.subprotocols)
+      names.append(names.empty() ? "" : " or ").append(subprotocol.name);
     return refuse({.text = fmt::format("None of the offered subprotocols is known; offer {} in "
                                        "Sec-WebSocket-Protocol.",
-                                       rules_.subprotocol),
+                                       names),
                    .cause = HandshakeCause::kSubprotocol});
   }
   key_.assign(key.data(), key.size());
@@ -168,9 +175,9 @@ std::string UpgradeReader::acceptance() const {
       "HTTP/1.1 101 Switching Protocols\r\nServer: simbridge\r\nUpgrade: websocket\r\n"
       "Connection: Upgrade\r\nSec-WebSocket-Accept: {}\r\n{}{}{}\r\n",
       std::string_view(accept.data(), accept.size()),
-      rules_.subprotocol.empty() ? "" : "Sec-WebSocket-Protocol: ",
-      rules_.subprotocol,
-      rules_.subprotocol.empty() ? "" : "\r\n");
+      chosen_.name.empty() ? "" : "Sec-WebSocket-Protocol: ",
+      chosen_.name,
+      chosen_.name.empty() ? "" : "\r\n");
 }
 
 std::span<const std::byte> UpgradeReader::rest() const {

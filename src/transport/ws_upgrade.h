@@ -2,6 +2,7 @@
 // What: the opening handshake, without a socket: bytes of an HTTP request in, the answer out.
 // Owner: one handshake.   Threads: one at a time.
 #include "simbridge/metrics/catalogue.h"
+#include "simbridge/session/peer.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace simbridge::transport::ws {
 
@@ -17,8 +19,16 @@ inline constexpr std::size_t kMaxRequestBytes = 8U << 10U;  // request line and 
 
 /// What a listener serves.
 struct UpgradeRules {
-  std::string_view path = "/v1/connect";          // empty: every path
-  std::string_view subprotocol = "simbridge.v1";  // empty: none is asked for and none is given
+  struct Subprotocol {
+    std::string_view name;
+    session::Encoding encoding = session::Encoding::kProtobuf;
+  };
+  std::string_view path = "/v1/connect";  // empty: every path
+  /// Empty: none is asked for and none is given; then text is taken as well.
+  std::vector<Subprotocol> subprotocols = {
+      {"simbridge.v1", session::Encoding::kProtobuf},
+      {"simbridge.flat.v1", session::Encoding::kFlat},
+  };
 };
 
 /// What a request that does not become a WebSocket is told. Always with Connection: close.
@@ -44,6 +54,9 @@ class UpgradeReader {
 
   /// After kRefused.
   [[nodiscard]] const HttpRefusal& refusal() const { return refusal_; }
+  /// After kAsked: what was chosen, the first known of those that the peer offers. A name only
+  /// where one was asked for.
+  [[nodiscard]] const UpgradeRules::Subprotocol& chosen() const { return chosen_; }
   /// After kAsked: what to send if the peer may come in.
   [[nodiscard]] std::string acceptance() const;
   /// After kAsked: bytes that came behind the request, the first of the conversation.
@@ -55,6 +68,7 @@ class UpgradeReader {
   State judge();
 
   UpgradeRules rules_;
+  UpgradeRules::Subprotocol chosen_;
   std::unique_ptr<Parser> parser_;
   std::string bytes_;  // not yet parsed
   std::size_t fed_ = 0;

@@ -12,6 +12,16 @@ namespace {
 // A message's own header up to this size is copied behind the frame's, so that both are one entry.
 constexpr std::size_t kCopyUpTo = 512;
 
+// What lies between from and from + bytes of a message, of a piece that stands at `at` in it.
+std::span<const std::byte> cut(std::span<const std::byte> piece,
+                               std::uint64_t from,
+                               std::uint64_t bytes,
+                               std::uint64_t at = 0) {
+  const std::uint64_t first = std::clamp<std::uint64_t>(from, at, at + piece.size()) - at;
+  const std::uint64_t last = std::clamp<std::uint64_t>(from + bytes, at, at + piece.size()) - at;
+  return piece.subspan(first, last - first);
+}
+
 void* address(std::span<const std::byte> bytes) {
   return const_cast<std::byte*>(bytes.data());  // iovec knows no const; a gathered write only reads
 }
@@ -24,11 +34,10 @@ Writer::Control::Control(Opcode what, std::span<const std::byte> bytes)
   std::copy(bytes.begin(), bytes.end(), payload.begin());
 }
 
-void Writer::load(std::span<const session::OutMessage> batch, Opcode opcode) {
+void Writer::load(std::span<const session::OutMessage> batch) {
   SB_CHECK(batch_done(), "one batch is written before the next is lent");
   if (closing_) return;  // nothing follows a close
   batch_ = batch;
-  opcode_ = opcode;
   planned_ = 0;
   sent_ = 0;
 }
@@ -98,17 +107,19 @@ void Writer::plan_control(const Control& control) {
 // One more frame into the write: a message, or a fragment of a large one. False: it must wait.
 bool Writer::plan_frame() {
   const session::OutMessage& message = batch_[planned_];
-  const std::uint64_t total = message.prefix.size() + message.data.size();
+  const std::uint64_t total = message.size();
   const std::uint64_t left = total - sent_;
   const bool fragmented = total > kFragmentAbove;
   const std::uint64_t bytes = fragmented ? std::min<std::uint64_t>(left, kFragmentBytes) : left;
 
-  const auto header = message.prefix.subspan(std::min<std::size_t>(sent_, message.prefix.size()));
-  const auto own_header = header.first(std::min<std::size_t>(bytes, header.size()));
-  const std::size_t payload_from = sent_ + own_header.size() - message.prefix.size();
+  const auto own_header = cut(message.prefix, sent_, bytes);
+  const std::uint64_t data_from = message.prefix.size();
+  const auto own_data = cut(message.data, sent_, bytes, data_from);
+  const auto own_suffix = cut(message.suffix, sent_, bytes, data_from + message.data.size());
   const bool copied = own_header.size() <= kCopyUpTo;
   const std::size_t small = kMaxHeaderBytes + (copied ? own_header.size() : 0);
-  const std::size_t entries = (copied ? 1U : 2U) + (bytes > own_header.size() ? 1U : 0U);
+  const std::size_t entries =
+      (copied ? 1U : 2U) + (own_data.empty() ? 0U : 1U) + (own_suffix.empty() ? 0U : 1U);
   // The first frame always goes, after the control frames and however large; for those is always
   // room.
   const bool fits = write_->frames == 0 || (write_->count + entries <= kMaxGather &&
@@ -117,9 +128,11 @@ bool Writer::plan_frame() {
   if (!fits) return false;
   ++write_->frames;
 
+  const Opcode opcode =
+      message.type == session::MessageType::kText ? Opcode::kText : Opcode::kBinary;
   std::array<std::byte, kMaxHeaderBytes> head{};
   const std::size_t head_size = write_head(head,
-                                           {.opcode = sent_ == 0 ? opcode_ : Opcode::kContinuation,
+                                           {.opcode = sent_ == 0 ? opcode : Opcode::kContinuation,
                                             .final = bytes == left,
                                             .payload_bytes = bytes});
   add_small(std::span(head).first(head_size));
@@ -128,7 +141,8 @@ bool Writer::plan_frame() {
   } else {
     add(own_header);
   }
-  if (bytes > own_header.size()) add(message.data.subspan(payload_from, bytes - own_header.size()));
+  add(own_data);
+  add(own_suffix);
   sent_ += bytes;
   if (sent_ == total) {
     ++planned_;

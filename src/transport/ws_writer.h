@@ -31,7 +31,7 @@ inline constexpr std::size_t kFragmentBytes = 256U << 10U;
 class Writer {
  public:
   /// Lends the messages, and what they point to, until batch_done(). Only when batch_done().
-  void load(std::span<const session::OutMessage> batch, Opcode opcode = Opcode::kBinary);
+  void load(std::span<const session::OutMessage> batch);
   /// All bytes of the batch were written (or dropped, because a close was asked for).
   [[nodiscard]] bool batch_done() const { return batch_.empty(); }
 
@@ -90,9 +90,8 @@ class Writer {
   std::optional<Control> close_;
   bool closing_ = false;
   std::span<const session::OutMessage> batch_;  // not yet done
-  Opcode opcode_ = Opcode::kBinary;
-  std::size_t planned_ = 0;  // messages of batch_ that are planned in full
-  std::uint64_t sent_ = 0;   // payload bytes of batch_[planned_] that are planned
+  std::size_t planned_ = 0;                     // messages of batch_ that are planned in full
+  std::uint64_t sent_ = 0;  // payload bytes of batch_[planned_] that are planned
   std::unique_ptr<Write> write_;
 };
 

@@ -1,6 +1,7 @@
 // The judgement on a frame's head (protocol.md §3, "Validation of a point cloud", and its order).
 // Every number a peer chose is multiplied and added in 128 bits.
 #include "simbridge/wire/frame_head.h"
+#include "wire/field_type.h"
 
 #include <fmt/format.h>
 
@@ -20,43 +21,6 @@ constexpr Wide kMaxProduct = Wide{1} << 63U;
 // The numbers of the protocol.
 enum Layout : std::uint32_t { kLayoutAos = 0, kLayoutSoa = 1 };
 enum Codec : std::uint32_t { kCodecRaw = 0, kCodecDraco = 4 };  // LZ4, ZSTD, LZF between them
-enum Type : std::uint32_t {
-  kTypeInt8 = 1,
-  kTypeUint8 = 2,
-  kTypeInt16 = 3,
-  kTypeUint16 = 4,
-  kTypeInt32 = 5,
-  kTypeUint32 = 6,
-  kTypeFloat32 = 7,
-  kTypeFloat64 = 8,
-  kTypeInt64 = 9,
-  kTypeUint64 = 10,
-  kTypeBool = 11,
-};
-
-/// 0 for a type that this version does not know.
-constexpr std::uint32_t size_of(std::uint32_t type) {
-  switch (type) {
-    case kTypeInt8:
-    case kTypeUint8:
-    case kTypeBool:
-      return 1;
-    case kTypeInt16:
-    case kTypeUint16:
-      return 2;
-    case kTypeInt32:
-    case kTypeUint32:
-    case kTypeFloat32:
-      return 4;
-    case kTypeFloat64:
-    case kTypeInt64:
-    case kTypeUint64:
-      return 8;
-    default:
-      return 0;
-  }
-}
-
 constexpr bool is_coordinate_type(std::uint32_t type) {
   return type == kTypeFloat32 || type == kTypeFloat64 || (type >= kTypeInt8 && type <= kTypeUint32);
 }
@@ -337,6 +301,7 @@ Verdict check_cloud(const FrameHead& head, const FrameLimits& limits, std::uint3
     if (Verdict verdict = check_block_sizes(blocks); !verdict.ok()) return verdict;
   }
   if (Verdict verdict = check_codec(cloud.codec); !verdict.ok()) return verdict;
+  if (!head.flat_fault.empty()) return layout(head.flat_fault);
   if (extent.points == 0) return {};
   if (cloud.layout > kLayoutSoa)
     return layout(fmt::format("layout: {} is not known", cloud.layout));
@@ -344,13 +309,6 @@ Verdict check_cloud(const FrameHead& head, const FrameLimits& limits, std::uint3
   if (cloud.codec == kCodecDraco) return {};
   return cloud.layout == kLayoutSoa ? check_soa(cloud, blocks, head.data_bytes, warnings)
                                     : check_aos(cloud, given, extent, warnings);
-}
-
-/// Bytes of a depth value, or 0 for an encoding that is not known.
-std::uint32_t depth_value_bytes(std::string_view encoding) {
-  if (encoding == "16UC1") return 2;
-  if (encoding == "32FC1") return 4;
-  return 0;
 }
 
 Verdict check_depth_fields(const DepthHead& depth, const Extent& extent) {
@@ -384,6 +342,7 @@ Verdict check_depth(const FrameHead& head, const FrameLimits& limits, std::uint3
       !verdict.ok())
     return verdict;
   if (Verdict verdict = check_codec(depth.codec); !verdict.ok()) return verdict;
+  if (!head.flat_fault.empty()) return layout(head.flat_fault);
   if (extent.points == 0) return {};
   if (Verdict verdict = check_depth_fields(depth, extent); !verdict.ok()) return verdict;
   Verdict length = check_length(extent, given.size, raw);
@@ -434,7 +393,8 @@ Verdict check_payload(const FrameHead& head, const FrameLimits& limits, std::uin
     case PayloadKind::kDepth:
       return check_depth(head, limits, warnings);
     case PayloadKind::kOpaque:
-      return check_data_size(head.data_bytes, limits);
+      if (Verdict verdict = check_data_size(head.data_bytes, limits); !verdict.ok()) return verdict;
+      return head.flat_fault.empty() ? Verdict{} : layout(head.flat_fault);
   }
   return {RejectCode::kUnsupported, "the frame has no payload that this version knows"};
 }

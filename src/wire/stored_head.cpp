@@ -227,7 +227,10 @@ std::uint64_t stored_head_bytes(const FrameHead& head) {
   put_place(count, head);
   put_origin(count, head);
   put_payload(count, head);
-  return kIndexBytes + result_record_bytes(head.result.has_value()) + count.count();
+  // What a #meta that is not read yet may add: strings out of it, and a few numbers.
+  constexpr std::uint64_t kMetaExtra = 128;
+  const std::uint64_t later = head.meta_bytes == 0 ? 0 : head.meta_bytes + kMetaExtra;
+  return kIndexBytes + result_record_bytes(head.result.has_value()) + count.count() + later;
 }
 
 void store_head(const FrameHead& head, std::int64_t received_ns, std::span<std::byte> out) {

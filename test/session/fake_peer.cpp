@@ -101,7 +101,7 @@ FakePeer::FakePeer(TestBridge& bridge,
   SB_CHECK(admission.has_value(), "the test bridge has room for a session");
   session_ = bridge.hub->open(
       std::move(*admission),
-      session::PeerInfo{"test", "here", 0},
+      session::PeerInfo{.transport = "test", .address = "here"},
       *this,
       [woken = woken_] { woken->store(true); },
       StrandRole{});
@@ -137,7 +137,7 @@ Flow FakePeer::send_bytes(const std::string& bytes) {
     return Flow::kPause;
   }
   const auto* data = reinterpret_cast<const std::byte*>(bytes.data());
-  const Flow flow = session_->on_message({data, bytes.size()});
+  const Flow flow = session_->on_message({data, bytes.size()}, session::MessageType::kBinary);
   if (flow == Flow::kPause) held_.push_back(bytes);
   return flow;
 }
@@ -147,7 +147,8 @@ Flow FakePeer::send_pieces(const std::string& bytes,
                            bool total_known,
                            bool direct) {
   wait_for_held();
-  session_->begin_message(total_known ? std::optional<std::uint64_t>(bytes.size()) : std::nullopt);
+  session_->begin_message(total_known ? std::optional<std::uint64_t>(bytes.size()) : std::nullopt,
+                          session::MessageType::kBinary);
   std::size_t at = 0;
   std::vector<std::size_t> ends = cuts;
   ends.push_back(bytes.size());
@@ -308,7 +309,7 @@ void FakePeer::wait_for_held() {
 
 void FakePeer::begin(std::optional<std::uint64_t> total_bytes) {
   wait_for_held();
-  session_->begin_message(total_bytes);
+  session_->begin_message(total_bytes, session::MessageType::kBinary);
 }
 
 session::Taken FakePeer::chunk(std::string_view bytes) {

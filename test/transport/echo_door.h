@@ -15,20 +15,20 @@
 
 namespace simbridge::test {
 
-class EchoSession final : public session::Session, public transport::ws::TextSide {
+class EchoSession final : public session::Session {
  public:
   EchoSession(session::Peer& peer, std::uint64_t max_message_bytes)
       : peer_(peer), max_message_bytes_(max_message_bytes) {}
 
   [[nodiscard]] SessionId id() const override { return SessionId{1}; }
 
-  session::Flow on_message(std::span<const std::byte> message) override {
-    begin_message(message.size());
+  session::Flow on_message(std::span<const std::byte> message, session::MessageType type) override {
+    begin_message(message.size(), type);
     on_chunk(message);
     return end_message();
   }
-  void begin_message(std::optional<std::uint64_t> total_bytes) override {
-    message_ = {.text = text_, .bytes = {}};
+  void begin_message(std::optional<std::uint64_t> total_bytes, session::MessageType type) override {
+    message_ = {.type = type, .bytes = {}};
     filled_ = 0;
     if (total_bytes) message_.bytes.resize(*total_bytes);
   }
@@ -53,12 +53,11 @@ class EchoSession final : public session::Session, public transport::ws::TextSid
 
   bool next_batch(session::Batch& batch) override {
     if (waiting_.empty()) return false;
-    batch_text_ = waiting_.front().text;
-    // Batches of one kind; the queue keeps the bytes until batch_done().
+    // The queue keeps the bytes until batch_done().
     for (const Message& message : waiting_) {
-      if (message.text != batch_text_ || batch.count == session::Batch::kMaxMessages) break;
+      if (batch.count == session::Batch::kMaxMessages) break;
       if (batch.count != 0 && batch.bytes + message.bytes.size() > session::Batch::kMaxBytes) break;
-      batch.messages[batch.count++] = {.prefix = {}, .data = message.bytes};
+      batch.messages[batch.count++] = {.prefix = {}, .data = message.bytes, .type = message.type};
       batch.bytes += message.bytes.size();
     }
     lent_ = batch.count;
@@ -75,19 +74,14 @@ class EchoSession final : public session::Session, public transport::ws::TextSid
   void on_half_close() override {}
   void on_closed(const session::CloseReason& /*reason*/, bool /*clean*/) override {}
 
-  void next_is_text(bool text) override { text_ = text; }
-  [[nodiscard]] bool batch_is_text() const override { return batch_text_; }
-
  private:
   struct Message {
-    bool text = false;
+    session::MessageType type = session::MessageType::kBinary;
     std::vector<std::byte> bytes;
   };
 
   session::Peer& peer_;
   std::uint64_t max_message_bytes_;
-  bool text_ = false;
-  bool batch_text_ = false;
   Message message_;
   std::size_t filled_ = 0;
   std::deque<Message> waiting_;
@@ -100,16 +94,14 @@ class EchoDoor final : public transport::ws::Door {
       : max_message_bytes_(max_message_bytes) {}
 
   [[nodiscard]] transport::ws::UpgradeRules rules() const override {
-    return {.path = {}, .subprotocol = {}};
+    return {.path = {}, .subprotocols = {}};
   }
   std::expected<Place, session::Refusal> admit() override {
     return Place([this](const session::PeerInfo& /*info*/,
                         session::Peer& peer,
                         std::move_only_function<void() const> /*waker*/,
                         const StrandRole& /*role*/) {
-      auto session = std::make_shared<EchoSession>(peer, max_message_bytes_);
-      auto* text = session.get();
-      return transport::ws::Opened{.session = std::move(session), .text = text};
+      return std::make_shared<EchoSession>(peer, max_message_bytes_);
     });
   }
 

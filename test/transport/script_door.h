@@ -83,10 +83,12 @@ class ScriptSession final : public session::Session {
   int turns = 0;                  // for scripts that count
 
   [[nodiscard]] SessionId id() const override { return SessionId{7}; }
-  session::Flow on_message(std::span<const std::byte> message) override {
+  session::Flow on_message(std::span<const std::byte> message,
+                           session::MessageType /*type*/) override {
     return take(std::string(reinterpret_cast<const char*>(message.data()), message.size()));
   }
-  void begin_message(std::optional<std::uint64_t> total_bytes) override {
+  void begin_message(std::optional<std::uint64_t> total_bytes,
+                     session::MessageType /*type*/) override {
     notes_.add(total_bytes ? "begin " + std::to_string(*total_bytes) : "begin");
     pieces_.clear();
   }
@@ -168,8 +170,7 @@ class ScriptDoor final : public transport::ws::Door {
                         std::move_only_function<void() const> waker,
                         StrandRole role) {
       role.assert_held();
-      return transport::ws::Opened{
-          .session = std::make_shared<ScriptSession>(script_, notes, peer, std::move(waker))};
+      return std::make_shared<ScriptSession>(script_, notes, peer, std::move(waker));
     });
   }
 

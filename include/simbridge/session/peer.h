@@ -59,10 +59,18 @@ class Peer {
   Peer& operator=(const Peer&) = default;
 };
 
+/// What the messages of a session look like (protocol.md §1).
+enum class Encoding : std::uint8_t {
+  kProtobuf,  // ClientMessage and ServerMessage
+  kFlat,      // control as JSON text, frames as flat binary messages
+};
+enum class MessageType : std::uint8_t { kBinary, kText };
+
 /// Who it is, for logs, metrics and the admin page.
 struct PeerInfo {
   std::string transport;  // "websocket"
   std::string address;    // "127.0.0.1:50412"
+  Encoding encoding = Encoding::kProtobuf;
   /// The largest message that can go out to this peer in one piece, where the transport itself has
   /// a limit; 0 = none.
   std::uint64_t max_message_bytes = 0;
@@ -80,11 +88,14 @@ struct Taken {
   Flow flow = Flow::kContinue;
 };
 
-/// One message to send: its bytes are prefix then data.
+/// One message to send: its bytes are prefix, data, suffix. Text and suffix are of the flat
+/// encoding only.
 struct OutMessage {
   std::span<const std::byte> prefix;
   std::span<const std::byte> data;
-  [[nodiscard]] std::size_t size() const { return prefix.size() + data.size(); }
+  std::span<const std::byte> suffix = {};
+  MessageType type = MessageType::kBinary;
+  [[nodiscard]] std::size_t size() const { return prefix.size() + data.size() + suffix.size(); }
 };
 
 /// What goes into one gathered write: several small messages, or one large alone.

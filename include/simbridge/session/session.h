@@ -23,13 +23,14 @@ class Session {
   [[nodiscard]] virtual SessionId id() const = 0;
 
   // ---- in: a message either whole, or in pieces
-  /// A whole message, in one piece of memory. kPause: it was not taken, offer it again after
+  /// A whole message, in one piece of memory. Text comes from transports that have it, to sessions
+  /// of the flat encoding only. kPause: it was not taken, offer it again after
   /// resume_input().
-  virtual Flow on_message(std::span<const std::byte> message) = 0;
+  virtual Flow on_message(std::span<const std::byte> message, MessageType type) = 0;
   /// The start of a message that is not here in full. total_bytes where the transport knows it (an
   /// unfragmented WebSocket frame); the transport has already judged it against
   /// max_message_bytes().
-  virtual void begin_message(std::optional<std::uint64_t> total_bytes) = 0;
+  virtual void begin_message(std::optional<std::uint64_t> total_bytes, MessageType type) = 0;
   /// The message's next bytes.
   virtual Taken on_chunk(std::span<const std::byte> chunk) = 0;
   /// Arena memory for the message's next bytes, at most as many as it still lacks; empty: use

@@ -87,12 +87,14 @@ struct FrameHead {
   std::optional<Result> result;  // set by the pipeline, never from a peer
 
   // Of a flat message (flat.h).
-  std::string flat_fault;        // of header, table or blocks: answered with LAYOUT in its turn
-  std::uint64_t tail_bytes = 0;  // behind the data: #meta, or nothing
+  std::string flat_fault;  // of header, table or blocks: answered with LAYOUT in its turn
+  /// Behind the data and not read yet: a #meta, zeros, nothing.
+  std::uint64_t tail_bytes = 0;
+  std::uint64_t meta_at = 0, meta_bytes = 0;  // of the tail, where it has a #meta
   struct FlatMeta {
     std::string frame_id, encoding, time_field;
   };
-  std::unique_ptr<FlatMeta> flat_meta;  // memory of what a #meta set
+  std::shared_ptr<const FlatMeta> flat_meta;  // memory of what a #meta set
 
   std::uint64_t head_bytes = 0;  // of the Frame without the data's content; judged against 64 KiB
   std::uint64_t data_offset =
