@@ -85,7 +85,7 @@ void take_words_as_typed(CLI::App& command) {
 void add_send(CLI::App& root, client::SendOptions& options) {
   CLI::App& send =
       *root.add_subcommand("send", "Send recordings or a simulated sensor to a bridge");
-  send.add_option("--to", options.to, "ws://HOST:PORT")->required();
+  send.add_option("--to", options.to, "ws://HOST:PORT or grpc://HOST:PORT")->required();
   send.add_option("--channel", options.channel, "Name of the channel")->required();
   send.add_option("files", options.files, "PCD files, sent in this order");
   send.add_option("--simulate", options.simulate, "A simulated sensor: lidar")
@@ -166,7 +166,7 @@ void add_quality(CLI::App& command, client::QualityWords& words) {
 
 void add_watch(CLI::App& root, client::WatchOptions& options) {
   CLI::App& watch = *root.add_subcommand("watch", "Show what a bridge delivers");
-  watch.add_option("--from", options.from, "ws://HOST:PORT")->required();
+  watch.add_option("--from", options.from, "ws://HOST:PORT or grpc://HOST:PORT")->required();
   watch.add_option("globs", options.globs, "Channels: names, or patterns with * ? **; default **");
   watch.add_flag("--json", options.json, "One JSON object a line: frame, gap, status, drain, end");
   watch.add_flag("--sha256", options.sha256, "Of each frame's payload data, in JSON lines");
@@ -269,7 +269,9 @@ int run_command_line(int argc, char** argv) {
   client::InfoOptions info;
   CLI::App& info_command = *root.add_subcommand("info", "Print what a bridge says of itself");
   info_command
-      .add_option("url", info.url, "ws://HOST:PORT or, for the admin server, http://HOST:PORT")
+      .add_option("url",
+                  info.url,
+                  "ws://HOST:PORT, grpc://HOST:PORT or, for the admin server, http://HOST:PORT")
       ->required();
   info_command.add_flag("--json", info.json, "As JSON");
   info_command.add_option("--timeout", info.timeout_s, "Seconds")->check(timeout_seconds());

@@ -97,7 +97,7 @@ std::optional<Exit> SendCommand::check() {
   };
   const auto url = parse_url(options_.to);
   if (!url) return wrong(url.error().detail);
-  if (url->scheme != Url::Scheme::kWebSocket) return wrong("--to is a ws:// address");
+  if (!url->is_bridge()) return wrong("--to is a ws:// or grpc:// address");
   for (const auto& name : {options_.channel, telemetry_channel()}) {
     if (const auto fault = fault_of_name(name); !fault.empty()) return wrong("--channel " + fault);
   }

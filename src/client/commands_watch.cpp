@@ -91,7 +91,7 @@ Exit WatchCommand::wrong(std::string_view text) const {
 std::optional<Exit> WatchCommand::check() {
   const auto url = parse_url(options_.from);
   if (!url) return wrong(url.error().detail);
-  if (url->scheme != Url::Scheme::kWebSocket) return wrong("--from is a ws:// address");
+  if (!url->is_bridge()) return wrong("--from is a ws:// or grpc:// address");
   if (options_.globs.empty()) options_.globs = {"**"};
   if (options_.globs.size() > kSubscriptionsMax)
     return wrong(fmt::format("at most {} patterns", kSubscriptionsMax));

@@ -1,8 +1,8 @@
 #include "client/frame_encoder.h"
 
 #include "client/crc32c.h"
+#include "client/line.h"
 #include "client/messages.h"
-#include "client/web_socket.h"
 #include "simbridge/base/check.h"
 
 #include "simbridge/v1/bridge.pb.h"
@@ -72,13 +72,13 @@ EncodedFrame encode_opaque(const FrameHeader& header, std::string_view data) {
   return assemble(frame, v1::Frame::kOpaqueFieldNumber, "", data, header.checksum);
 }
 
-void send_encoded(WebSocket& socket,
+void send_encoded(Line& line,
                   const EncodedFrame& frame,
                   std::uint64_t max_message_bytes,
                   std::uint64_t& transfer) {
   auto head = delimited(v1::ClientMessage::kFrameFieldNumber, frame.bytes->size());
   if (head.size() + frame.bytes->size() <= max_message_bytes) {
-    socket.send(std::move(head), frame.bytes, 0, frame.bytes->size());
+    line.send(std::move(head), frame.bytes, 0, frame.bytes->size());
     return;
   }
   SB_CHECK(max_message_bytes > 2 * kPartOverheadMax, "a bridge accepts messages that carry parts");
@@ -102,7 +102,7 @@ void send_encoded(WebSocket& socket,
         delimited(v1::ClientMessage::kPartFieldNumber, inside.size() + data_head.size() + length);
     message += inside;
     message += data_head;
-    socket.send(std::move(message), frame.bytes, at, length);
+    line.send(std::move(message), frame.bytes, at, length);
     at += length;
   }
 }

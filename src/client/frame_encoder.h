@@ -14,7 +14,7 @@
 
 namespace simbridge::client {
 
-class WebSocket;
+class Line;
 
 struct EncodedFrame {
   std::uint32_t channel = 0;
@@ -30,7 +30,7 @@ struct EncodedFrame {
 
 /// Queues the frame as one message, or as parts where it is larger than the bridge accepts.
 /// transfer is the number of the last transfer of parts and counts on.
-void send_encoded(WebSocket& socket,
+void send_encoded(Line& line,
                   const EncodedFrame& frame,
                   std::uint64_t max_message_bytes,
                   std::uint64_t& transfer);

@@ -38,33 +38,39 @@ Link::~Link() = default;
 Result<void> Link::step(Monotonic deadline) {
   if (bad_url_) return std::unexpected(*bad_url_);
   deadline = std::min(deadline, now() + kStepMax);
-  if (!socket_) {
+  if (!line_) {
     if (backoff_.next() > now()) {
       // Nothing to run in between; the caller looks at its signals every 100 ms.
       std::this_thread::sleep_until(std::min(deadline, backoff_.next()));
       return {};
     }
-    if (auto connected = connect(); !connected || !socket_) return connected;
+    if (auto connected = connect(); !connected || !line_) return connected;
   }
-  socket_->run_until(deadline);
+  line_->run_until(deadline);
   if (auto received = receive(); !received) return received;
-  if (const auto& closed = socket_->closed())
+  if (const auto& closed = line_->closed()) {
+    if (closed->pointless && !welcome_) {
+      return fail(ErrorCode::kRefused,
+                  fmt::format("{} refused: {}", url_.authority(), closed->reason));
+    }
+    if (closed->retry_after.count() > 0 && !drain_retry_) drain_retry_ = closed->retry_after;
     return lose(fmt::format("closed with {} \"{}\"", closed->code, closed->reason));
+  }
   const auto silence =
       welcome_ ? std::max(kSilenceMin, milliseconds(welcome_->ping_interval_ms) * kSilentPings)
                : kWelcomeWait;
-  if (now() - socket_->last_heard() > silence || (!welcome_ && now() > welcome_due_))
+  if (now() - line_->last_heard() > silence || (!welcome_ && now() > welcome_due_))
     return lose("the bridge is silent");
   return {};
 }
 
 Result<void> Link::connect() {
-  auto socket = WebSocket::connect(url_,
-                                   {.subprotocols = options_.peer.subprotocol,
-                                    .agent = options_.peer.agent,
-                                    .timeout = options_.peer.timeout});
-  if (!socket) {
-    const auto& failure = socket.error();
+  auto line = Line::connect(url_,
+                            {.subprotocols = options_.peer.subprotocol,
+                             .agent = options_.peer.agent,
+                             .timeout = options_.peer.timeout});
+  if (!line) {
+    const auto& failure = line.error();
     // 503 is a bridge that is full or draining, 429 one that is called too often: both pass.
     const bool passing = failure.http_status == 503 || failure.http_status == 429;
     if (failure.http_status != 0 && !passing) return std::unexpected(failure.error);
@@ -76,7 +82,7 @@ Result<void> Link::connect() {
     }
     return {};
   }
-  socket_ = std::move(*socket);
+  line_ = std::move(*line);
   welcome_due_ = now() + kWelcomeWait;
   v1::ClientMessage message;
   fill_hello(*message.mutable_hello(), options_.peer);
@@ -86,7 +92,7 @@ Result<void> Link::connect() {
 }
 
 Result<void> Link::receive() {
-  while (auto bytes = socket_->take()) {
+  while (auto bytes = line_->take()) {
     v1::ServerMessage message;
     if (bytes->text || !message.ParseFromString(bytes->data))
       return fail(ErrorCode::kInvalid,
@@ -119,7 +125,7 @@ Result<void> Link::lose(std::string_view why) {
   const auto authority = url_.authority();
   const bool welcomed = welcome_.has_value();
   const auto wait = drain_retry_.value_or(milliseconds(0));
-  socket_.reset();
+  line_.reset();
   welcome_.reset();
   if (hooks_.lost) hooks_.lost();
   if (!options_.reconnect.enabled)
@@ -135,15 +141,15 @@ Result<void> Link::lose(std::string_view why) {
 }
 
 void Link::send(const v1::ClientMessage& message) {
-  if (socket_) socket_->send_binary(message.SerializeAsString());
+  if (line_) line_->send_binary(message.SerializeAsString());
 }
 
 void Link::goodbye(std::string_view reason, Monotonic deadline) {
-  if (!socket_ || socket_->closed()) return;
+  if (!line_ || line_->closed()) return;
   v1::ClientMessage message;
   message.mutable_goodbye()->set_reason(reason.data(), reason.size());
   send(message);
-  socket_->close(1000, reason, deadline);
+  line_->close(1000, reason, deadline);
 }
 
 void Link::say(std::string_view text) const {

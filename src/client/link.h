@@ -3,7 +3,7 @@
 // silence, comes back after a break or a Drain, and gives up when nobody is there for too long.
 // Owner: Sender, Watcher.   Threads: one at a time; it works only while step() runs.
 #include "client/backoff.h"
-#include "client/web_socket.h"
+#include "client/line.h"
 #include "simbridge/base/clock.h"
 #include "simbridge/base/result.h"
 #include "simbridge/client/peer.h"
@@ -43,8 +43,8 @@ class Link {
 
   void send(const v1::ClientMessage& message);
   /// Null while there is no connection.
-  [[nodiscard]] WebSocket* socket() { return socket_.get(); }
-  [[nodiscard]] const WebSocket* socket() const { return socket_.get(); }
+  [[nodiscard]] Line* line() { return line_.get(); }
+  [[nodiscard]] const Line* line() const { return line_.get(); }
   /// Empty until the bridge has welcomed us on this connection.
   [[nodiscard]] const std::optional<WelcomeInfo>& welcome() const { return welcome_; }
   /// The bridge said that it is going away.
@@ -69,7 +69,7 @@ class Link {
   Url url_;
   std::optional<Error> bad_url_;
   Backoff backoff_;
-  std::unique_ptr<WebSocket> socket_;
+  std::unique_ptr<Line> line_;
   std::optional<WelcomeInfo> welcome_;
   Monotonic welcome_due_;
   std::optional<milliseconds> drain_retry_;

@@ -1,7 +1,7 @@
 #include "simbridge/client/peer.h"
 
+#include "client/line.h"
 #include "client/messages.h"
-#include "client/web_socket.h"
 
 #include <fmt/core.h>
 
@@ -22,22 +22,22 @@ Monotonic after(milliseconds timeout) {
 }  // namespace
 
 struct Peer::Impl {
-  std::unique_ptr<WebSocket> socket;
+  std::unique_ptr<Line> line;
   std::deque<MessagePtr> set_aside;  // by await(), still to be given by next()
   WelcomeInfo welcome;
 
-  [[nodiscard]] Result<WebSocketMessage> receive(Monotonic deadline) const;
+  [[nodiscard]] Result<LineMessage> receive(Monotonic deadline) const;
   [[nodiscard]] Result<MessagePtr> parse(Monotonic deadline) const;
 };
 
-Result<WebSocketMessage> Peer::Impl::receive(Monotonic deadline) const {
+Result<LineMessage> Peer::Impl::receive(Monotonic deadline) const {
   while (true) {
-    if (auto message = socket->take()) return std::move(*message);
-    if (const auto& closed = socket->closed()) {
+    if (auto message = line->take()) return std::move(*message);
+    if (const auto& closed = line->closed()) {
       return fail(ErrorCode::kUnavailable,
                   fmt::format("closed with {} \"{}\"", closed->code, closed->reason));
     }
-    if (!socket->run_until(deadline)) return fail(ErrorCode::kTimeout, "no message in time");
+    if (!line->run_until(deadline)) return fail(ErrorCode::kTimeout, "no message in time");
   }
 }
 
@@ -61,12 +61,12 @@ Result<std::unique_ptr<Peer>> Peer::connect(const PeerOptions& options) {
   const auto deadline = after(options.timeout);
   const auto url = parse_url(options.url);
   if (!url) return std::unexpected(url.error());
-  auto socket = WebSocket::connect(
+  auto line = Line::connect(
       *url,
       {.subprotocols = options.subprotocol, .agent = options.agent, .timeout = options.timeout});
-  if (!socket) return std::unexpected(socket.error().error);
+  if (!line) return std::unexpected(line.error().error);
   auto impl = std::make_unique<Impl>();
-  impl->socket = std::move(*socket);
+  impl->line = std::move(*line);
   auto peer = std::unique_ptr<Peer>(new Peer(std::move(impl)));
   if (!options.hello) return peer;
 
@@ -86,14 +86,14 @@ const WelcomeInfo& Peer::welcome() const {
 }
 
 void Peer::send(const v1::ClientMessage& message) {
-  impl_->socket->send_binary(message.SerializeAsString());
+  impl_->line->send_binary(message.SerializeAsString());
 }
 
 void Peer::send_bytes(std::string_view bytes, bool text) {
   if (text) {
-    impl_->socket->send_text(std::string(bytes));
+    impl_->line->send_text(std::string(bytes));
   } else {
-    impl_->socket->send_binary(std::string(bytes));
+    impl_->line->send_binary(std::string(bytes));
   }
 }
 
@@ -116,8 +116,8 @@ void Peer::send_cloud(const FrameHeader& header, const PointCloudData& cloud) {
 }
 
 bool Peer::flush(milliseconds timeout) {
-  return impl_->socket->run_until(after(timeout),
-                                  [this] { return impl_->socket->queued_bytes() == 0; });
+  return impl_->line->run_until(after(timeout),
+                                [this] { return impl_->line->queued_bytes() == 0; });
 }
 
 Result<AdvertisedInfo> Peer::advertise(const AdvertiseOptions& options, milliseconds timeout) {
@@ -195,17 +195,17 @@ Result<std::string> Peer::next_bytes(milliseconds timeout, bool* text) {
 }
 
 void Peer::pause_reading(bool paused) {
-  impl_->socket->pause_reading(paused);
+  impl_->line->pause_reading(paused);
 }
 
 void Peer::idle(milliseconds time) {
-  impl_->socket->run_until(after(time), [] { return false; });
+  impl_->line->run_until(after(time), [] { return false; });
 }
 
 std::optional<PeerClosed> Peer::wait_closed(milliseconds timeout) {
   const auto deadline = after(timeout);
   while (true) {
-    if (const auto& closed = impl_->socket->closed())
+    if (const auto& closed = impl_->line->closed())
       return PeerClosed{.code = closed->code, .reason = closed->reason};
     // What still comes is parsed and set aside, so that a full inbox never hides the close.
     if (auto message = impl_->parse(deadline)) {
@@ -223,11 +223,11 @@ void Peer::goodbye(std::string_view reason) {
 }
 
 void Peer::close(std::uint16_t code, milliseconds timeout) {
-  impl_->socket->close(code, "", after(timeout));
+  impl_->line->close(code, "", after(timeout));
 }
 
 void Peer::abort() {
-  impl_->socket->abort();
+  impl_->line->abort();
 }
 
 }  // namespace simbridge::client

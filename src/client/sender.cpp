@@ -76,7 +76,7 @@ void Sender::forget_connection() {
 
 bool Sender::may_send(const Channel& channel, std::uint64_t data_bytes) const {
   if (!channel.advertised || !link_.welcome() || link_.draining()) return false;
-  if (link_.socket()->queued_bytes() > kQueuedBytesMax || now() < channel.hold_until) return false;
+  if (link_.line()->queued_bytes() > kQueuedBytesMax || now() < channel.hold_until) return false;
   if (channel.in_flight == 0) return channel.window_bytes > 0;
   return channel.in_flight_bytes + data_bytes <= channel.window_bytes;
 }
@@ -95,7 +95,7 @@ void Sender::pump(Channel& channel) {
 
 void Sender::transmit(Channel& channel, std::uint64_t max_message_bytes) {
   auto& next = channel.pending[channel.in_flight];
-  send_encoded(*link_.socket(), next.frame, max_message_bytes, transfer_);
+  send_encoded(*link_.line(), next.frame, max_message_bytes, transfer_);
   ++(next.sent ? counters_.retransmitted : counters_.sent);
   if (!next.sent) counters_.sent_bytes += next.frame.data_bytes();
   next.sent = true;

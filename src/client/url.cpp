@@ -31,19 +31,22 @@ Result<Url> parse_url(std::string_view text) {
   };
   if (has_space_or_control(text)) return bad("spaces and control characters are not allowed");
   const auto colon = text.find("://");
-  if (colon == std::string_view::npos) return bad("write it as ws://host:port or http://host:port");
+  if (colon == std::string_view::npos)
+    return bad("write it as ws://host:port, grpc://host:port or http://host:port");
   const auto scheme = text.substr(0, colon);
   Url url;
   if (scheme == "ws") {
     url.scheme = Url::Scheme::kWebSocket;
   } else if (scheme == "http") {
     url.scheme = Url::Scheme::kHttp;
-  } else if (scheme == "grpc" || scheme == "ws+flat") {
+  } else if (scheme == "grpc") {
+    url.scheme = Url::Scheme::kGrpc;
+  } else if (scheme == "ws+flat") {
     return bad(fmt::format("this version does not speak {}:// yet; use ws://", scheme));
   } else if (scheme == "wss" || scheme == "https" || scheme == "grpcs") {
-    return bad("this version has no TLS; use ws:// or http://");
+    return bad("this version has no TLS; use ws://, grpc:// or http://");
   } else {
-    return bad(fmt::format("unknown scheme \"{}\"; ws:// and http:// are known", scheme));
+    return bad(fmt::format("unknown scheme \"{}\"; ws://, grpc:// and http:// are known", scheme));
   }
 
   auto rest = text.substr(colon + 3);
@@ -67,9 +70,11 @@ Result<Url> parse_url(std::string_view text) {
   }
   if (url.host.empty()) return bad("the host is missing");
   const bool web_socket = url.scheme == Url::Scheme::kWebSocket;
-  if (port.empty()) port = web_socket ? "8080" : "8090";
+  const bool grpc = url.scheme == Url::Scheme::kGrpc;
+  if (port.empty()) port = web_socket ? "8080" : grpc ? "9090" : "8090";
   if (!is_port(port)) return bad("the port is a number from 1 to 65535");
   url.port = port;
+  if (grpc && !url.path.empty() && url.path != "/") return bad("a grpc:// address has no path");
   if (url.path.empty() || url.path == "/") url.path = web_socket ? "/v1/connect" : "/";
   return url;
 }

@@ -1,6 +1,6 @@
 #pragma once
-// What: the addresses that the commands take: ws:// for the protocol, http:// for the admin side.
-// Owner: nobody, values.   Threads: any.
+// What: the addresses that the commands take: ws:// and grpc:// for the protocol, http:// for the
+// admin side. Owner: nobody, values.   Threads: any.
 #include "simbridge/base/result.h"
 
 #include <cstdint>
@@ -10,11 +10,14 @@
 namespace simbridge::client {
 
 struct Url {
-  enum class Scheme { kWebSocket, kHttp };
+  enum class Scheme { kWebSocket, kGrpc, kHttp };
   Scheme scheme = Scheme::kWebSocket;
   std::string host;  // without the brackets of an IPv6 address
   std::string port;
   std::string path;  // begins with '/'; "/v1/connect" where a ws:// address names none
+
+  /// One that sessions go to.
+  [[nodiscard]] bool is_bridge() const { return scheme != Scheme::kHttp; }
 
   /// As a Host header wants it.
   [[nodiscard]] std::string authority() const;

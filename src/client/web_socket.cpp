@@ -51,7 +51,7 @@ struct WebSocket::Impl {
   net::executor_work_guard<net::io_context::executor_type> work{io.get_executor()};
   websocket::stream<Tcp::socket, false> stream{io};
   beast::flat_buffer buffer;
-  std::deque<WebSocketMessage> inbox;
+  std::deque<LineMessage> inbox;
   std::size_t inbox_bytes = 0;
   std::deque<Outgoing> outbox;
   std::size_t outbox_bytes = 0;
@@ -60,16 +60,16 @@ struct WebSocket::Impl {
   bool paused = false;
   std::uint64_t events = 0;
   Monotonic last_heard = std::chrono::steady_clock::now();
-  std::optional<WebSocketClosed> closed;
+  std::optional<LineClosed> closed;
   std::string subprotocol;
 
   void read_on();
   void write_on();
   void end(const beast::error_code& error);
   bool run_until(Monotonic deadline, const std::function<bool()>& condition);
-  std::optional<ConnectFailure> connect(const Url& url, const WebSocketOptions& options);
+  std::optional<ConnectFailure> connect(const Url& url, const LineOptions& options);
   std::optional<ConnectFailure> handshake(const Url& url,
-                                          const WebSocketOptions& options,
+                                          const LineOptions& options,
                                           Monotonic deadline);
 };
 
@@ -143,8 +143,7 @@ bool WebSocket::Impl::run_until(Monotonic deadline, const std::function<bool()>&
   return true;
 }
 
-std::optional<ConnectFailure> WebSocket::Impl::connect(const Url& url,
-                                                       const WebSocketOptions& options) {
+std::optional<ConnectFailure> WebSocket::Impl::connect(const Url& url, const LineOptions& options) {
   const auto deadline = std::chrono::steady_clock::now() + options.timeout;
   bool done = false;
   beast::error_code outcome;
@@ -185,7 +184,7 @@ std::optional<ConnectFailure> WebSocket::Impl::connect(const Url& url,
 }
 
 std::optional<ConnectFailure> WebSocket::Impl::handshake(const Url& url,
-                                                         const WebSocketOptions& options,
+                                                         const LineOptions& options,
                                                          Monotonic deadline) {
   namespace http = boost::beast::http;
   stream.auto_fragment(false);
@@ -250,7 +249,7 @@ WebSocket::~WebSocket() {
 }
 
 std::expected<std::unique_ptr<WebSocket>, ConnectFailure> WebSocket::connect(
-    const Url& url, const WebSocketOptions& options) {
+    const Url& url, const LineOptions& options) {
   try {
     auto impl = std::make_unique<Impl>();
     if (auto failure = impl->connect(url, options)) return std::unexpected(std::move(*failure));
@@ -273,10 +272,6 @@ void WebSocket::send(std::string head,
                            .length = length});
   impl_->outbox_bytes += impl_->outbox.back().size();
   impl_->write_on();
-}
-
-void WebSocket::send_binary(std::string message) {
-  send(std::move(message), nullptr, 0, 0);
 }
 
 void WebSocket::send_text(std::string message) {
@@ -302,7 +297,7 @@ bool WebSocket::run_until(Monotonic deadline, const std::function<bool()>& condi
   return condition();
 }
 
-std::optional<WebSocketMessage> WebSocket::take() {
+std::optional<LineMessage> WebSocket::take() {
   if (impl_->inbox.empty()) return std::nullopt;
   auto message = std::move(impl_->inbox.front());
   impl_->inbox.pop_front();
@@ -324,7 +319,7 @@ std::string WebSocket::subprotocol() const {
   return impl_->subprotocol;
 }
 
-const std::optional<WebSocketClosed>& WebSocket::closed() const {
+const std::optional<LineClosed>& WebSocket::closed() const {
   return impl_->closed;
 }
 

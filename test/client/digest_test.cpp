@@ -62,13 +62,13 @@ TEST_CASE("an address is taken apart, and a wrong one is explained", "[client]")
                             "ws://u@h",
                             "ftp://h",
                             "wss://h",
-                            "grpc://h:9090",
+                            "grpc://h:9090/path",
                             "ws+flat://h"}) {
     INFO(wrong);
     CHECK_FALSE(parse_url(wrong));
   }
-  CHECK_THAT(parse_url("grpc://h:9090").error().detail,
-             Catch::Matchers::Contains("does not speak grpc://"));
+  CHECK_THAT(parse_url("ws+flat://h:8080").error().detail,
+             Catch::Matchers::Contains("does not speak ws+flat://"));
 }
 
 }  // namespace simbridge::client

@@ -29,7 +29,7 @@ class ServerMessage;
 namespace simbridge::client {
 
 struct PeerOptions {
-  std::string url;  // ws://host:port[/path]
+  std::string url;  // ws://host:port[/path] or grpc://host:port
   std::string name = "peer";
   std::string agent = "simbridge-client";
   std::string peer_key;  // empty = none
@@ -123,7 +123,7 @@ class Peer {
 
   // What is sent is queued and leaves while a call of this peer waits, flush() included.
   void send(const v1::ClientMessage& message);
-  /// One WebSocket message, whatever it holds.
+  /// One message, whatever it holds; text over WebSocket only.
   void send_bytes(std::string_view bytes, bool text = false);
   void send_opaque(const FrameHeader& header, std::string_view data);
   void send_cloud(const FrameHeader& header, const PointCloudData& cloud);
