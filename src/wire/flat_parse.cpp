@@ -341,8 +341,6 @@ PeekResult peek_flat(std::span<const std::byte> prefix,
   }
   parser.read_table();
   if (!head.flat_fault.empty() || head.kind == PayloadKind::kNone) {
-    head.data_offset = std::min<std::uint64_t>(prefix.size(), *message_bytes);
-    head.data_bytes = *message_bytes - head.data_offset;
     result.what = Peek::kFrame;
     return result;
   }

@@ -8,6 +8,7 @@
 #include "simbridge/v1/bridge.pb.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 namespace simbridge::wire {
@@ -21,6 +22,8 @@ const FrameHead& loaded(std::span<const std::byte> stored) {
   load_head(stored, head);
   return head;
 }
+
+constexpr std::uint32_t kComponentsMax = 255;  // what a byte holds
 
 std::size_t blocks_of(const FrameHead& head) {
   return head.kind == PayloadKind::kCloud ? head.cloud.fields.size() : 1;
@@ -50,6 +53,10 @@ void put_vector(std::span<std::byte> out, std::size_t at, const Vector3& vector)
   put(out, at, vector.x);
   put(out, at + 8, vector.y);
   put(out, at + 16, vector.z);
+}
+
+std::uint32_t count_of(const FieldHead& field) {
+  return field.count == 0 ? 1 : field.count;
 }
 
 std::uint32_t kind_of(PayloadKind kind) {
@@ -105,6 +112,26 @@ void put_result(std::span<std::byte> out,
   }
 }
 
+bool has_flat_blocks(const FrameHead& head, std::uint64_t data_bytes) {
+  const CloudHead& cloud = head.cloud;
+  if (!is_soa(cloud) || cloud.codec != 0 || cloud.is_bigendian) return false;
+  const std::uint64_t begin = header_bytes(cloud.fields.size() + 1);
+  if (begin > std::numeric_limits<std::uint16_t>::max() ||
+      data_bytes > std::numeric_limits<std::uint32_t>::max() - begin)
+    return false;
+  std::uint64_t end = 0;  // of the blocks so far: one after the other, as the pipeline makes them
+  for (const FieldHead& field : cloud.fields) {
+    const bool fits = field.name.size() <= kNameBytes && field.offset % kAlign == 0 &&
+                      field.count <= kComponentsMax && size_of(field.type) != 0;
+    if (!fits || field.offset < end) return false;
+    end = field.offset + head.points() * count_of(field) * size_of(field.type);
+    if (end > data_bytes) return false;
+  }
+  const bool has_xyz = !cloud.fields.empty() && cloud.fields.front().name == "xyz" &&
+                       cloud.fields.front().type == kTypeFloat32 && cloud.fields.front().count == 3;
+  return has_xyz;
+}
+
 }  // namespace
 
 bool has_flat_form(std::span<const std::byte> stored, std::uint64_t data_bytes) {
@@ -117,14 +144,8 @@ bool has_flat_form(std::span<const std::byte> stored, std::uint64_t data_bytes) 
       return depth.codec == 0 &&
              data_bytes == head.points() * depth_value_bytes(depth.encoding);  // no row is padded
     }
-    case PayloadKind::kCloud: {
-      const CloudHead& cloud = head.cloud;
-      return is_soa(cloud) && cloud.codec == 0 && !cloud.is_bigendian &&
-             std::ranges::all_of(cloud.fields, [&](const FieldHead& field) {
-               return field.name.size() <= kNameBytes && field.offset % kAlign == 0 &&
-                      field.count <= 255 && size_of(field.type) != 0;
-             });
-    }
+    case PayloadKind::kCloud:
+      return has_flat_blocks(head, data_bytes);
     case PayloadKind::kNone:
       break;
   }
@@ -180,7 +201,7 @@ std::uint64_t flat_prefix(std::span<const std::byte> stored,
   if (head.kind == PayloadKind::kCloud) {
     for (std::size_t i = 0; i < own; ++i) {
       const FieldHead& field = head.cloud.fields[i];
-      const std::uint32_t count = field.count == 0 ? 1 : field.count;
+      const std::uint32_t count = count_of(field);
       put_entry(out,
                 i,
                 {.name = field.name,

@@ -1,11 +1,14 @@
 // The messages of test/protocol/cases, made by an independent program, and the verdict on each.
+#include "simbridge/wire/flat.h"
 #include "support/source_dir.h"
+#include "wire/flat_judge.h"
 #include "wire/judge.h"
 #include "wire/quiet_protobuf.h"
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -27,9 +30,9 @@ std::string read(const std::filesystem::path& path) {
 
 /// The answer to one message on a fresh session with channel 1 advertised with epoch 7, by the
 /// order of protocol.md §3. What only the session knows is in the middle.
-std::string verdict(std::span<const std::byte> message) {
-  FrameHead head;
-  const ClientMessage parsed = parse(message, head);
+std::string verdict(const ClientMessage& parsed,
+                    const FrameHead& head,
+                    std::span<const std::byte> message) {
   if (std::holds_alternative<Malformed>(parsed)) return "REJECT_MALFORMED";
   if (!std::holds_alternative<FrameBody>(parsed)) return "REJECT_UNSUPPORTED";
   const FrameLimits limits{.max_frame_bytes = 64 << 20};
@@ -50,6 +53,10 @@ std::string verdict(std::span<const std::byte> message) {
   return "accept";
 }
 
+std::string expected(const nlohmann::json& one) {
+  return one.at("accept") ? std::string("accept") : one.at("reject").get<std::string>();
+}
+
 }  // namespace
 
 TEST_CASE("every message of the protocol's cases gets its verdict", "[wire][cases]") {
@@ -58,19 +65,19 @@ TEST_CASE("every message of the protocol's cases gets its verdict", "[wire][case
   std::size_t judged = 0;
   for (const auto& one : cases) {
     const std::string file = one.at("file");
-    if (file.ends_with(".flat.bin")) continue;  // the flat form belongs to another road
+    if (file.ends_with(".flat.bin")) continue;  // below
     const std::string bytes = read(cases_folder() / file);
     INFO(file << ": " << one.at("why").get<std::string>());
     const bool accept = one.at("accept");
-    CHECK(verdict(as_bytes(bytes)) ==
-          (accept ? std::string("accept") : one.at("reject").get<std::string>()));
+    FrameHead head;
+    const ClientMessage parsed = parse(as_bytes(bytes), head);
+    CHECK(verdict(parsed, head, as_bytes(bytes)) == expected(one));
     CHECK(test::judge_message(as_bytes(bytes), bytes.size()).empty());
     ++judged;
     if (!accept) continue;
 
     // Accepted ones go on as they were sent.
-    FrameHead head;
-    REQUIRE(std::holds_alternative<FrameBody>(parse(as_bytes(bytes), head)));
+    REQUIRE(std::holds_alternative<FrameBody>(parsed));
     v1::ClientMessage sent;
     REQUIRE(sent.ParseFromString(bytes));
     sent.DiscardUnknownFields();
@@ -100,6 +107,38 @@ TEST_CASE("every message of the protocol's cases gets its verdict", "[wire][case
     CHECK(frame.SerializeAsString() == sent.frame().SerializeAsString());
   }
   CHECK(judged >= 70);
+}
+
+TEST_CASE("every flat message of the protocol's cases gets its verdict, and has its points",
+          "[wire][cases][flat]") {
+  const test::QuietProtobuf quiet;
+  const auto cases = nlohmann::json::parse(read(cases_folder() / "cases.json"));
+  std::size_t judged = 0;
+  for (const auto& one : cases) {
+    const std::string file = one.at("file");
+    if (!file.ends_with(".flat.bin")) continue;
+    const std::string bytes = read(cases_folder() / file);
+    INFO(file << ": " << one.at("why").get<std::string>());
+    FrameHead head;
+    ClientMessage parsed = FrameBody{};
+    if (auto malformed = parse_flat(as_bytes(bytes), head)) parsed = std::move(*malformed);
+    CHECK(verdict(parsed, head, as_bytes(bytes)) == expected(one));
+    CHECK(test::judge_flat(as_bytes(bytes), bytes.size()).empty());
+    ++judged;
+    if (!one.at("accept").get<bool>()) continue;
+    if (head.kind == PayloadKind::kOpaque) CHECK(head.data_bytes == 5);
+    const auto& points = one.at("xyz");
+    CHECK(head.points() == points.size());
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      REQUIRE(head.cloud.fields.at(0).name == "xyz");
+      std::array<float, 3> point{};
+      std::memcpy(point.data(),
+                  bytes.data() + head.data_offset + head.cloud.fields[0].offset + i * sizeof point,
+                  sizeof point);
+      CHECK(points[i].get<std::array<float, 3>>() == point);
+    }
+  }
+  CHECK(judged == 12);
 }
 
 }  // namespace simbridge::wire
