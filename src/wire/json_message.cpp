@@ -14,6 +14,8 @@ namespace simbridge::wire {
 ClientMessage parse_json(std::string_view text) {
   JsonLook look = look_at_json(text, *v1::ClientMessage::descriptor(), "frame part");
   if (look.fault) return Malformed{std::move(*look.fault)};
+  if (!look.unknown_body.empty() && !look.body.empty())
+    return Malformed{fmt::format("{}: a second body", cut_detail(look.unknown_body))};
   if (!look.unknown_body.empty())
     return Unsupported{fmt::format("body: {} is not known", cut_detail(look.unknown_body))};
   if (look.body.empty()) return Unsupported{"the message has no body"};

@@ -11,7 +11,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace simbridge::wire {
@@ -21,7 +23,7 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 
 constexpr std::size_t kDeepest = 32;
-constexpr double kExact = 9007199254740992.0;  // 2^53: integers up to here are exact in a double
+constexpr std::int64_t kExact = std::int64_t{1} << 53;  // up to here integers are exact in a double
 constexpr std::size_t kDetailBytes = 200;
 
 bool is_integer(const FieldDescriptor& field) {
@@ -53,23 +55,22 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
 
   bool null() override {
     if (levels_.empty()) return refuse("the message is not an object");
-    Level& level = levels_.back();
-    if (level.type == nullptr || level.array || level.field == nullptr) return true;
-    // Absent, says the mapping.
-    if (levels_.size() == 1) look.body.clear();
-    if (level.field->containing_oneof() != nullptr)
-      level.oneofs.erase(level.field->containing_oneof());
-    return true;
+    const Level& level = levels_.back();
+    if (!level.array || level.field == nullptr) return true;  // absent, says the mapping
+    return refuse(fmt::format("{}: null where a value is due", level.field->json_name()));
   }
   bool boolean(bool /*value*/) override { return scalar(); }
   bool number_integer(number_integer_t value) override {
-    return number(static_cast<double>(value), true);
+    return number(static_cast<long double>(value), value >= -kExact && value <= kExact);
   }
   bool number_unsigned(number_unsigned_t value) override {
-    return number(static_cast<double>(value), true);
+    return number(static_cast<long double>(value), value <= std::uint64_t{kExact});
   }
-  bool number_float(number_float_t value, const string_t& /*text*/) override {
-    return number(value, false);
+  bool number_float(number_float_t value, const string_t& text) override {
+    // Of 9007199254740993.0 a double would not tell that it is above 2^53.
+    if (std::abs(value) < static_cast<double>(kExact)) return number(value, true);
+    const long double wide = std::strtold(text.c_str(), nullptr);
+    return number(wide, std::abs(wide) <= static_cast<long double>(kExact));
   }
   bool string(string_t& value) override {
     if (!scalar()) return false;
@@ -91,11 +92,14 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
       levels_.push_back({.type = &type_});
       return true;
     }
+    if (!value_comes()) return false;
     const Level& level = levels_.back();
     const Descriptor* inside = nullptr;
     if (level.field != nullptr) {
       if (level.field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE)
         return refuse(fmt::format("{}: an object where a value is due", level.field->json_name()));
+      if (level.field->is_repeated() && !level.array)
+        return refuse(fmt::format("{}: an array is due", level.field->json_name()));
       inside = level.field->message_type();
     }
     levels_.push_back({.type = inside});
@@ -108,10 +112,11 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
   bool start_array(std::size_t /*elements*/) override {
     if (levels_.empty()) return refuse("the message is not an object");
     if (levels_.size() >= kDeepest) return refuse("nested too deeply");
+    if (!value_comes()) return false;
     const FieldDescriptor* field = levels_.back().field;
     if (field != nullptr && (!field->is_repeated() || levels_.back().array))
       return refuse(fmt::format("{}: an array where one value is due", field->json_name()));
-    levels_.push_back({.type = levels_.back().type, .field = field, .array = true});
+    levels_.push_back({.field = field, .array = true});
     return true;
   }
   bool end_array() override {
@@ -120,28 +125,19 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool key(string_t& name) override {
     Level& level = levels_.back();
-    level.field = nullptr;
+    level.field = level.member = nullptr;
     if (level.type == nullptr) return true;
     const FieldDescriptor* field = field_named(*level.type, name);
     const bool outermost = levels_.size() == 1;
     if (field == nullptr) {
       if (!outermost)
         return refuse(fmt::format("{}: {} has no such member", name, level.type->name()));
-      if (!look.body.empty()) return refuse(fmt::format("{}: a second body", name));
       look.unknown_body = name;
       return true;
     }
     if (!level.seen.insert(field->number()).second)
       return refuse(fmt::format("{}: the member comes twice", name));
-    if (outermost) {
-      if (!look.unknown_body.empty()) return refuse(fmt::format("{}: a second body", name));
-      if (look.body.empty()) look.body = field->name();
-    }
-    const auto* oneof = field->containing_oneof();
-    if (oneof != nullptr && !level.oneofs.insert(oneof).second) {
-      return refuse(outermost ? fmt::format("{}: a second body", name)
-                              : fmt::format("{}: a second {}", name, oneof->name()));
-    }
+    level.member = field;
     // What is not looked into is walked over as if it were unknown.
     if (!outermost || !is_opaque(field->name())) level.field = field;
     return true;
@@ -154,8 +150,9 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   struct Level {
-    const Descriptor* type = nullptr;        // null: not known, only walked over
-    const FieldDescriptor* field = nullptr;  // whose value comes
+    const Descriptor* type = nullptr;         // null: not known, only walked over
+    const FieldDescriptor* member = nullptr;  // whose value comes
+    const FieldDescriptor* field = nullptr;   // the same, where its value is looked into
     bool array = false;
     std::set<int> seen = {};
     std::set<const google::protobuf::OneofDescriptor*> oneofs = {};
@@ -170,19 +167,37 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
     if (!look.fault) look.fault = cut_detail(why);
     return false;
   }
-  bool scalar() { return !levels_.empty() || refuse("the message is not an object"); }
-  bool number(double value, bool whole) {
+  /// Of the member at hand, and it is not null: of a oneof it is the one that counts.
+  bool value_comes() {
+    Level& level = levels_.back();
+    const FieldDescriptor* member = std::exchange(level.member, nullptr);
+    const auto* oneof = member == nullptr ? nullptr : member->real_containing_oneof();
+    if (oneof == nullptr) return true;
+    if (!level.oneofs.insert(oneof).second)
+      return refuse(fmt::format("{}: a second {}", member->json_name(), oneof->name()));
+    if (levels_.size() == 1) look.body = member->name();
+    return true;
+  }
+  bool scalar() {
+    if (levels_.empty()) return refuse("the message is not an object");
+    if (!value_comes()) return false;
+    const FieldDescriptor* field = levels_.back().field;
+    if (field == nullptr || !field->is_repeated() || levels_.back().array) return true;
+    return refuse(fmt::format("{}: an array is due", field->json_name()));
+  }
+  bool number(long double value, bool exact) {
     if (!scalar()) return false;
     const FieldDescriptor* field = levels_.back().field;
     if (field == nullptr || !is_integer(*field)) return true;
-    if (std::abs(value) > kExact)
+    if (!exact)
       return refuse(
           fmt::format("{}: a number above 2^53; write it as a string", field->json_name()));
     if (field->cpp_type() != FieldDescriptor::CPPTYPE_ENUM) return true;
-    const bool known = (whole || value == std::floor(value)) && std::abs(value) < 0x1p31 &&
+    const bool known = value == std::floor(value) && std::abs(value) < 0x1p31L &&
                        field->enum_type()->FindValueByNumber(static_cast<int>(value)) != nullptr;
     return known ||
-           refuse(fmt::format("{}: {} is not one of its values", field->json_name(), value));
+           refuse(fmt::format(
+               "{}: {} is not one of its values", field->json_name(), static_cast<double>(value)));
   }
 
   const Descriptor& type_;

@@ -13,7 +13,7 @@ namespace simbridge::wire {
 struct JsonLook {
   std::optional<std::string> fault;  // a sentence: it does not parse, or breaks a rule
   std::string unknown_body;          // of the outermost object: a member that the type lacks
-  std::string body;                  // ... and one that it has, and that is not null
+  std::string body;                  // ... and one of a oneof that it has, and that is not null
 };
 /// Walks over the text once, beside the type: repeated and unknown members, two of a oneof, values
 /// outside an enum, integers that a double cannot hold. members of the outermost object named in
