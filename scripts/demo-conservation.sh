@@ -12,4 +12,6 @@ esac
 scripts/install-deps.sh --test --quiet
 scripts/build.sh release simbridge
 export SIMBRIDGE_PROGRAM="$root/build/release/src/app/simbridge" SIMBRIDGE_SCRATCH="$root/build/release/test/system"
-exec /usr/bin/python3 -B test/system/conservation.py "$@"
+/usr/bin/python3 -B test/system/conservation.py "$@"
+printf '\n'
+exec /usr/bin/python3 -B test/system/mixed_roads.py "$@"

@@ -13,6 +13,7 @@ All on asyncio. Nothing is read unless somebody asks: a peer that does not call 
 import asyncio
 import base64
 import collections
+import contextlib
 import hashlib
 import os
 import random
@@ -20,9 +21,9 @@ import socket
 import struct
 import time
 
-import websockets
-
 import bridge_pb2 as pb
+import lines
+from lines import address_of
 
 SUBPROTOCOL = "simbridge.v1"
 PATIENCE = 3  # every deadline is so many times longer than an idle machine needs: it is for failures only
@@ -79,18 +80,8 @@ class Session:
 
     @classmethod
     async def open(cls, url, name="python", peer_key=b"", max_message_bytes=0, hello=True, receive_buffer=None):
-        """receive_buffer: bytes of SO_RCVBUF, for a peer whose kernel shall not hide that it does not read."""
-        options = {}
-        if receive_buffer:
-            host, port = address_of(url)
-            plain = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-            plain.setblocking(False)
-            await asyncio.wait_for(asyncio.get_running_loop().sock_connect(plain, (host, port)), CONNECT_TIMEOUT_S)
-            options["sock"] = plain
-        opened = await websockets.connect(
-            url, subprotocols=[SUBPROTOCOL], compression=None, max_size=None, max_queue=1,
-            ping_interval=None, open_timeout=CONNECT_TIMEOUT_S, close_timeout=2, **options)
+        """receive_buffer: what waits unread on the peer's side at most, for one that shall be seen not to read."""
+        opened = await lines.connect(url, receive_buffer)
         session = cls(opened, None)
         if hello:
             await session.send(hello=pb.Hello(
@@ -108,13 +99,13 @@ class Session:
 
     async def send_bytes(self, data):
         """As binary message, or as text where data is a str."""
-        await self._socket.send(data)
+        await self._socket.send_raw(data)
 
     async def send_frame(self, frame):
         """Whole, or in parts where it is larger than the bridge takes in one message."""
         whole = pb.ClientMessage(frame=frame).SerializeToString()
         limit = self.welcome.max_message_bytes
-        if len(whole) <= limit:
+        if len(whole) <= limit or not self._socket.has_parts:
             await self._socket.send(whole)
             return
         encoded = frame.SerializeToString()
@@ -132,8 +123,6 @@ class Session:
         deadline = time.monotonic() + timeout * PATIENCE
         while True:
             data = await asyncio.wait_for(self._socket.recv(), max(0.0, deadline - time.monotonic()))
-            if isinstance(data, str):
-                raise ProtocolError("text on a session of simbridge.v1")
             message = pb.ServerMessage.FromString(data)
             body = message.WhichOneof("body")
             if body == "channels":
@@ -163,11 +152,11 @@ class Session:
                 return getattr(message, body)
 
     async def ping_transport(self):
-        """A WebSocket ping whose pong nobody waits for: a sign of life of a peer that does not read."""
+        """A sign of life of a peer that does not read."""
         await self._socket.ping()
 
     def local_port(self):
-        return self._socket.local_address[1]
+        return self._socket.local_port()
 
     async def wait_closed(self, timeout=10.0):
         """Close code and reason, once the bridge has closed; what still comes before is dropped."""
@@ -175,17 +164,18 @@ class Session:
         try:
             while True:
                 await asyncio.wait_for(self._socket.recv(), max(0.0, deadline - time.monotonic()))
-        except websockets.ConnectionClosed as closed:
-            return (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "")
+        except lines.Closed as closed:
+            return closed.code, closed.reason
 
     async def close(self):
+        if not self._socket.has_close:
+            with contextlib.suppress(lines.Closed):
+                await self.send(goodbye=pb.Goodbye())
         await self._socket.close()
 
     def abort(self):
         """The connection breaks, as by a killed process."""
-        transport = self._socket.transport
-        if transport is not None:
-            transport.abort()
+        self._socket.abort()
 
     def name_of(self, channel):
         return self.channels[channel].name
@@ -374,7 +364,7 @@ class Sensor:
                     elif body == "reject":
                         self.rejects.append(message.reject)
                     self._changed.notify_all()
-        except (websockets.ConnectionClosed, ProtocolError) as error:
+        except (lines.Closed, ProtocolError) as error:
             async with self._changed:
                 self._lost = error
                 self._changed.notify_all()
@@ -465,6 +455,7 @@ class Consumer:
         self.rejects = []
         self.ages_s = []              # of each frame: now - received_ns
         self.kept_frames = None       # a list: whole frames are kept there
+        self.digest = lambda frame: sha256(payload_of(frame))   # what the ledger keeps of a frame
         self.closed = None            # (code, reason) once the bridge has closed
         self._may_read = asyncio.Event()
         self._may_read.set()
@@ -557,9 +548,9 @@ class Consumer:
                     self._changed.notify_all()
                 if message.WhichOneof("body") == "frame" and self.subscribe.get("credit") and self.answer_credit:
                     await session.send(credit=pb.Credit(subscription=1, channel=message.frame.channel, frames=1))
-        except websockets.ConnectionClosed as closed:
+        except lines.Closed as closed:
             async with self._changed:
-                self.closed = (closed.rcvd.code, closed.rcvd.reason) if closed.rcvd else (1006, "")
+                self.closed = (closed.code, closed.reason)
                 self._changed.notify_all()
         except Exception as error:  # pylint: disable=broad-except
             async with self._changed:
@@ -574,8 +565,7 @@ class Consumer:
             frame = message.frame
             if frame.subscription != 1:
                 raise ProtocolError(f"frame of subscription {frame.subscription}")
-            data = payload_of(frame)
-            self.ledger(frame.channel).add_frame(frame.epoch, frame.sequence, sha256(data))
+            self.ledger(frame.channel).add_frame(frame.epoch, frame.sequence, self.digest(frame))
             self.ages_s.append((time.time_ns() - frame.received_ns) / 1e9)
             self.session_books["frames"] += 1
             if self.kept_frames is not None:
@@ -596,12 +586,6 @@ class Consumer:
 
 
 # ---- bytes, for peers that break the rules
-
-
-def address_of(url):
-    rest = url.split("://", 1)[1].split("/", 1)[0]
-    host, port = rest.rsplit(":", 1)
-    return host, int(port)
 
 
 def client_frame(payload, opcode=2, fin=True, rsv=0, masked=True, announced=None):

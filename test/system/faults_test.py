@@ -32,7 +32,7 @@ def test_slow_handshakes_are_ended_in_time_and_keep_nobody_out():
     """Slow loris: a request that comes a byte at a time."""
     async def play(bridge):
         before = bridge.descriptors()
-        slow = [await RawSocket.open(bridge.url) for _ in range(300)]
+        slow = [await RawSocket.open(bridge.websocket) for _ in range(300)]
         request = RawSocket.request()
 
         async def drip(raw, first):
@@ -57,7 +57,7 @@ def test_slow_handshakes_are_ended_in_time_and_keep_nobody_out():
 
 def test_a_peer_that_never_says_hello_is_closed_with_1008():
     async def play(bridge):
-        silent = [await RawSocket.open(bridge.url) for _ in range(50)]
+        silent = [await RawSocket.open(bridge.websocket) for _ in range(50)]
         for raw in silent:
             assert (await raw.upgrade())[0] == 101
         async with Others(bridge):
@@ -77,7 +77,7 @@ def test_ten_thousand_peers_come_and_go_and_leave_nothing_behind():
 
     async def visit(bridge):
         kind = random.randrange(4)
-        raw = await RawSocket.open(bridge.url)
+        raw = await RawSocket.open(bridge.websocket)
         if kind == 1:    # goes in the middle of its request
             raw.send(RawSocket.request()[:random.randrange(150)])
         elif kind >= 2:  # a session, as far as its Welcome
@@ -138,7 +138,7 @@ def test_random_bytes_instead_of_a_request_are_refused_and_the_rest_goes_on():
     async def play(bridge):
         async with Others(bridge) as others:
             for round_ in range(200):
-                raw = await RawSocket.open(bridge.url)
+                raw = await RawSocket.open(bridge.websocket)
                 raw.send(random.randbytes(random.randrange(1, 20_000)))
                 if round_ % 2:
                     raw.send(b"\r\n\r\n")
@@ -158,7 +158,7 @@ def test_random_bytes_on_an_open_session_end_that_session_only():
     async def play(bridge):
         async with Others(bridge) as others:
             for _ in range(100):
-                raw = await RawSocket.session(bridge.url)
+                raw = await RawSocket.session(bridge.websocket)
                 raw.send(random.randbytes(random.randrange(10, 5_000)))
                 raw.send(client_frame(b"", opcode=8))
                 await raw.read_close()
@@ -259,7 +259,7 @@ def test_a_producer_killed_in_the_middle_of_a_frame_loses_nothing_that_was_whole
     async def play(bridge):
         epoch = new_epoch()
         consumer = await Consumer(bridge.url, "half/points", history=pb.HISTORY_ALL_KEPT, queue_frames=100).connect()
-        peer = harness.spawn([sys.executable, "-B", Path(__file__).with_name("mid_frame_peer.py"), bridge.url,
+        peer = harness.spawn([sys.executable, "-B", Path(__file__).with_name("mid_frame_peer.py"), bridge.websocket,
                               "half/points", epoch], stdout=subprocess.PIPE)
         async with Others(bridge):
             line = await asyncio.to_thread(peer.stdout.readline)
@@ -388,7 +388,7 @@ def test_while_it_drains_new_peers_get_503_with_retry_after():
             await sensor.publish(bytes(8_000_000))
         bridge.process.send_signal(signal.SIGTERM)
         await until(lambda: not bridge.ready(), 10, "readiness is off")
-        late = await RawSocket.open(bridge.url)
+        late = await RawSocket.open(bridge.websocket)
         status, headers = await late.upgrade()
         assert status == 503 and int(headers["retry-after"]) >= 1, (status, headers)
         late.close()
@@ -468,7 +468,7 @@ def test_with_a_full_descriptor_table_who_is_in_stays_in_and_later_others_come()
             crowd = []
             for _ in range(120):
                 try:
-                    crowd.append(await RawSocket.open(bridge.url))
+                    crowd.append(await RawSocket.open(bridge.websocket))
                 except OSError:
                     break
             await others.see_frames(20)
@@ -502,7 +502,7 @@ def reachable(bridge):
 def test_beyond_max_sessions_and_the_accept_rate_peers_get_503_and_may_come_later():
     async def play(bridge):
         inside = [await Session.open(bridge.url) for _ in range(3)]
-        late = await RawSocket.open(bridge.url)
+        late = await RawSocket.open(bridge.websocket)
         status, headers = await late.upgrade()
         assert status == 503 and "retry-after" in headers, (status, headers)
         await inside[0].close()
@@ -518,7 +518,7 @@ def test_beyond_max_sessions_and_the_accept_rate_peers_get_503_and_may_come_late
     async def rush(bridge):
         answers = []
         for _ in range(30):
-            raw = await RawSocket.open(bridge.url)
+            raw = await RawSocket.open(bridge.websocket)
             status, headers = await raw.upgrade()
             answers.append(status)
             assert status == 101 or int(headers["retry-after"]) >= 1

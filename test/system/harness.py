@@ -4,6 +4,7 @@ recordings, and the balance of all books.
     SIMBRIDGE_PROGRAM     the program `simbridge` (ctest sets it)
     SIMBRIDGE_SCRATCH     a folder of the build for generated files (ctest sets it)
     SIMBRIDGE_SANITIZER   not empty: a sanitizer is linked in, memory figures mean nothing
+    SIMBRIDGE_TEST_ROAD   ws, flat or grpc: what peers come by
     SIMBRIDGE_TEST_DATA   recordings; default ../shared beside the repository
 """
 
@@ -30,6 +31,7 @@ SCRATCH = Path(os.environ.get("SIMBRIDGE_SCRATCH", ROOT / "build" / "system_test
 SANITIZED = bool(os.environ.get("SIMBRIDGE_SANITIZER"))
 TEST_DATA = Path(os.environ.get("SIMBRIDGE_TEST_DATA", ROOT.parent / "shared"))
 MiB = 1 << 20
+ROAD = os.environ.get("SIMBRIDGE_TEST_ROAD", "ws")   # that peers come by, where a test does not choose
 PATIENCE = 3   # every deadline is so many times longer than an idle machine needs: it is for failures only
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # peers that vanish are the point here
 
@@ -41,15 +43,20 @@ def program():
     return path
 
 
+SCHEMAS = ("simbridge/v1/bridge.proto", "grpc/health/v1/health.proto", "grpc/reflection/v1alpha/reflection.proto")
+
+
 def load_protocol():
-    """bridge_pb2, made from the schema by protoc; several tests may do so at once."""
-    schema = ROOT / "proto" / "simbridge" / "v1" / "bridge.proto"
-    made = SCRATCH / "bridge_pb2.py"
-    if not made.exists() or made.stat().st_mtime < schema.stat().st_mtime:
+    """bridge_pb2, health_pb2, reflection_pb2, made from the schemas by protoc; several tests may do so at once."""
+    for name in SCHEMAS:
+        schema = ROOT / "proto" / name
+        made = SCRATCH / f"{schema.stem}_pb2.py"
+        if made.exists() and made.stat().st_mtime >= schema.stat().st_mtime:
+            continue
         SCRATCH.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=SCRATCH) as folder:
             subprocess.run(["protoc", f"-I{schema.parent}", f"--python_out={folder}", schema.name], check=True)
-            os.replace(Path(folder) / "bridge_pb2.py", made)
+            os.replace(Path(folder) / made.name, made)
     sys.path.insert(0, str(SCRATCH))
 
 
@@ -140,7 +147,7 @@ class Bridge:
                        "frame.warm_reserve_bytes": 0, **(knobs or {})}
         self._limits = {"nofile": nofile, "cpus": cpus}
         self.process = None
-        self.url = self.grpc = self.admin = ""
+        self.url = self.websocket = self.grpc = self.admin = ""
         self.ended = False   # the test has seen to its end
 
     def command(self):
@@ -152,14 +159,19 @@ class Bridge:
         # bufsize 0: a line that Python had read ahead would not wake the selector.
         self.process = spawn(self.command(), stdout=subprocess.PIPE, stderr=self._log, bufsize=0, **self._limits)
         try:
-            self.url = self._read_address("websocket listening on ")
+            self.websocket = self._read_address("websocket listening on ")
             self.grpc = self._read_address("grpc listening on ")
             self.admin = self._read_address("admin listening on ")
+            self.url = self.by(ROAD)
         except AssertionError:
             self.process.kill()
             self.process.wait()
             raise AssertionError(f"the bridge did not start:\n{self.log()}") from None
         return self
+
+    def by(self, road):
+        """The address for lines.connect()."""
+        return {"ws": self.websocket, "flat": self.websocket.replace("ws:", "ws+flat:"), "grpc": self.grpc}[road]
 
     def _read_address(self, before):
         with selectors.DefaultSelector() as selector:
@@ -193,6 +205,7 @@ class Bridge:
     def stop(self, number=signal.SIGTERM, timeout=90.0):
         """Asks it to go, and waits; its exit code."""
         self.ended = True
+        assert self.process.poll() is None, f"the bridge had ended by itself, with {self.process.returncode}"
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGCONT)
             self.process.send_signal(number)
