@@ -312,6 +312,7 @@ std::string judge_prefixes(std::string_view message,
                            const FrameHead& whole) {
   FrameHead head;
   std::optional<Peek> answer;
+  int answered = 0;
   std::vector<std::size_t> prefixes;
   for (std::size_t prefix = 0; prefix < std::min(message.size(), max_prefixes); ++prefix)
     prefixes.push_back(prefix);
@@ -325,16 +326,19 @@ std::string judge_prefixes(std::string_view message,
     if (seen.what == Peek::kPart) return "a part on the flat road";
     if (seen.what == Peek::kNeedMore && prefix == message.size()) return "more than all is wanted";
     if (answer && *answer != seen.what) return fmt::format("peek changes its mind at {}", prefix);
-    if (seen.what != Peek::kNeedMore) answer = seen.what;
-    if (seen.what == Peek::kFrame) {
+    if (seen.what == Peek::kNeedMore) continue;
+    answer = seen.what;
+    // How much of the data is here makes no difference: most of those prefixes are passed over.
+    const bool looked_at = prefix == message.size() || answered++ < 4;
+    if (seen.what == Peek::kFrame && looked_at) {
       if (seen.message_bytes != message.size()) return "peek says another length";
       if (head.data_offset > prefix) return "peek says kFrame before the data begins";
       if (malformed && head.meta_bytes == 0) return "peek sees a frame in what is malformed";
       if (auto fault = judge_streamed(message, head, malformed, whole); !fault.empty())
         return fmt::format("{} (prefix of {})", fault, prefix);
     }
-    if (peek_flat(bytes, std::nullopt, head).what == Peek::kFrame)
-      return "peek sees a frame whose length it does not know";
+    if (looked_at && peek_flat(bytes, std::nullopt, head).what != Peek::kWhole)
+      return "peek does not want a message whole whose length it does not know";
   }
   return {};
 }
