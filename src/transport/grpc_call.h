@@ -113,7 +113,10 @@ class Call final : public Recipient, public std::enable_shared_from_this<Call> {
   void write_and_finish(std::string_view message, const Ending& ending);
   /// Breaks it off; the peer sees CANCELLED.
   void cancel();
-  void set_timer(Monotonic time) { queue_->set_timer(*this, time); }
+  /// None any more once the call is over: the queue would keep what is gone.
+  void set_timer(Monotonic time) {
+    if (!over_) queue_->set_timer(*this, time);
+  }
   void drop_timer() { queue_->drop_timer(*this); }
   [[nodiscard]] Logic& logic() { return *logic_; }
 

@@ -4,6 +4,7 @@
 // wanted and ends when it is not wanted any more and nothing lives here. Owner: shared by the
 // server and the calls. Threads: post(), expect(), add_user(), set_wanted(), users(), any; here(),
 // any; the rest the poller.
+#include "simbridge/base/check.h"
 #include "simbridge/base/clock.h"
 #include "simbridge/base/mutex.h"
 #include "simbridge/metrics/metrics.h"
@@ -42,7 +43,7 @@ class Event {
 /// Lives on a queue: gets mail and its timer there.
 class Recipient {
  public:
-  virtual ~Recipient() = default;
+  virtual ~Recipient() { SB_CHECK(!timer_, "whose timer runs is not gone"); }
   Recipient(const Recipient&) = delete;
   Recipient& operator=(const Recipient&) = delete;
 

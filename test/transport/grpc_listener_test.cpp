@@ -216,6 +216,30 @@ TEST_CASE("the first messages of a call come at once, though they are several",
   }
 }
 
+TEST_CASE("a peer that breaks off while its session is closing leaves no timer behind",
+          "[transport][grpc]") {
+  Script script;
+  script.on_message = [](ScriptSession& session, const std::string& /*message*/) {
+    session.peer.output_ready();
+    session.peer.close({session::CloseKind::kNormal, "enough"});  // after what waits to be read
+    return Flow::kContinue;
+  };
+  script.next_batch = [](ScriptSession& session, session::Batch& batch) {
+    session.lent = {std::string(32U << 20U, 's')};
+    ScriptSession::put(batch, session.lent.front());
+    return true;
+  };
+  Bridge bridge(std::move(script), {}, 1, 1);
+  for (int i = 0; i < 3; ++i) {
+    RpcCall call(bridge.channel());
+    REQUIRE(call.write("go"));
+    REQUIRE(bridge.door.notes.wait_count("message go", static_cast<std::size_t>(i) + 1));
+    call.cancel();
+    static_cast<void>(call.finish());
+    REQUIRE(bridge.door.notes.wait_count("closed", static_cast<std::size_t>(i) + 1));
+  }
+}
+
 TEST_CASE("each way a session closes has its status, after what was to be said",
           "[transport][grpc]") {
   struct Row {
