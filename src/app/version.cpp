@@ -25,7 +25,7 @@ std::string version_json() {
   const nlohmann::ordered_json json{{"name", "simbridge"},
                                     {"version", version()},
                                     {"compiler", compiler()},
-                                    {"subprotocols", {"simbridge.v1"}}};
+                                    {"subprotocols", {"simbridge.v1", "simbridge.flat.v1"}}};
   return json.dump() + "\n";
 }
 

@@ -1,11 +1,14 @@
 #pragma once
 // What: the protocol's JSON, read into protobuf's generated types more strictly than protobuf's own
 // parser does (protocol.md §5, "JSON control").   Owner: nobody, functions.   Threads: any.
-#include <google/protobuf/message.h>
-
 #include <optional>
 #include <string>
 #include <string_view>
+
+namespace google::protobuf {
+class Descriptor;
+class Message;
+}  // namespace google::protobuf
 
 namespace simbridge::wire {
 

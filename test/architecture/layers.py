@@ -25,7 +25,7 @@ MODULES = {
     "base": row("", ""),
     "metrics": row("base", "prometheus-cpp"),
     "frame": row("base metrics"),
-    "wire": row("base frame", "protobuf"),
+    "wire": row("base frame", "protobuf nlohmann-json"),
     "cloud": row("base metrics frame kernels", "pcl lz4 zstd draco png"),
     "pipeline": row("base metrics frame wire cloud"),
     "session": row("base metrics frame wire pipeline"),
