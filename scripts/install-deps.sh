@@ -36,6 +36,7 @@ test_packages=(
   clang-19 clang-format-19 clang-tidy-19 libclang-rt-19-dev   # lint, fuzzing
   python3 python3-grpcio python3-jsonschema python3-numpy python3-protobuf python3-pytest python3-websockets python3-yaml
   python3-venv                                # a place for what only PyPI has: test/requirements.txt
+  nodejs node-ws                              # a peer of the flat road
 )
 [[ $with_tests == no ]] || packages+=("${test_packages[@]}")
 
