@@ -72,8 +72,7 @@ SessionImpl::SessionImpl(Hub::Impl& hub,
 SessionImpl::~SessionImpl() {
   // The transport called on_closed() on the strand; whatever came after it found nothing left to
   // do.
-  SB_CHECK(in_flight_count_ == 0 && producing_.empty(),
-           "a session is closed before it is destroyed");
+  SB_CHECK(in_flight_.empty() && producing_.empty(), "a session is closed before it is destroyed");
 }
 
 void SessionImpl::arm(Monotonic when) {
@@ -256,18 +255,16 @@ std::shared_ptr<void> SessionImpl::take_references() {
   };
   auto kept = std::make_shared<Kept>();
   kept->ticket = std::move(ticket_);
-  for (std::size_t i = 0; i < in_flight_count_; ++i)
-    kept->frames.push_back(std::move(in_flight_[i].frame));
+  for (InFlight& flight : in_flight_) kept->frames.push_back(std::move(flight.frame));
   return kept;
 }
 
 void SessionImpl::free_everything() {
   std::uint64_t broken_off = parts_.reading ? 1 : 0;
-  for (std::size_t i = 0; i < in_flight_count_; ++i) {
-    if (in_flight_[i].counts) ++broken_off;
-    in_flight_[i] = InFlight{};
+  for (const InFlight& flight : in_flight_) {
+    if (flight.counts) ++broken_off;
   }
-  in_flight_count_ = 0;
+  std::vector<InFlight>().swap(in_flight_);
   hub_.metrics.broken_off_frames.add(broken_off);
   in_batch_ = false;
   ticket_ = frame::PinTicket{};

@@ -277,8 +277,7 @@ class SessionImpl final : public Session {
   std::unordered_map<std::uint32_t, std::unique_ptr<Producing>> producing_ SB_GUARDED_BY(role_);
   bool counted_as_producer_ SB_GUARDED_BY(role_) = false;
   frame::IngestAccount account_;
-  wire::FrameHead head_ SB_GUARDED_BY(role_);       // of whole messages; keeps its capacity
-  wire::FrameHead meta_head_ SB_GUARDED_BY(role_);  // of a stored frame whose #meta is looked at
+  wire::FrameHead head_ SB_GUARDED_BY(role_);  // of whole messages; keeps its capacity
   MessageInPieces pieces_ SB_GUARDED_BY(role_);
   Transfer transfer_ SB_GUARDED_BY(role_);
   std::optional<Monotonic> room_by_ SB_GUARDED_BY(role_);  // a frame waits for memory until then
@@ -303,8 +302,7 @@ class SessionImpl final : public Session {
     bool counts = true;                               // false: a part that is not the last
   };
   bool in_batch_ SB_GUARDED_BY(role_) = false;
-  std::array<InFlight, Batch::kMaxMessages> in_flight_ SB_GUARDED_BY(role_);
-  std::size_t in_flight_count_ SB_GUARDED_BY(role_) = 0;
+  std::vector<InFlight> in_flight_ SB_GUARDED_BY(role_);
   frame::PinTicket ticket_ SB_GUARDED_BY(role_);
   Monotonic batch_moved_ SB_GUARDED_BY(role_){};
   std::vector<std::byte> scratch_ SB_GUARDED_BY(role_);

@@ -170,8 +170,7 @@ void SessionImpl::batch_done() {
   if (state_ == State::kClosed || !in_batch_) return;
   in_batch_ = false;
   const Monotonic now = hub_.clock.now();
-  for (std::size_t i = 0; i < in_flight_count_; ++i) {
-    InFlight& flight = in_flight_[i];
+  for (const InFlight& flight : in_flight_) {
     if (flight.counts) {
       Reading& reading = *flight.reading;
       const frame::FrameInfo& info = flight.frame.info();
@@ -184,9 +183,8 @@ void SessionImpl::batch_done() {
       hub_.metrics.age.observe(std::chrono::duration_cast<nanoseconds>(now - info.arrival));
       settle_claim(reading);
     }
-    flight = InFlight{};
   }
-  in_flight_count_ = 0;
+  in_flight_.clear();
   if (!parts_.reading) ticket_ = frame::PinTicket{};
   release_scratch();
   if (!parts_.reading) {
@@ -485,8 +483,8 @@ SessionImpl::Found SessionImpl::find_frame(Reading& reading) {
 
 /// What the #meta of this frame would say that others have in common with it.
 Reading::Meta SessionImpl::meta_of(const frame::FrameRef& frame) {
-  wire::load_head(frame.head(), meta_head_);
-  const wire::FrameHead& head = meta_head_;
+  thread_local wire::FrameHead head;  // keeps its capacity
+  wire::load_head(frame.head(), head);
   return {.frame_id = std::string(head.frame_id),
           .encoding = std::string(head.depth.encoding),
           .time_field = std::string(head.cloud.time_field),
@@ -630,9 +628,10 @@ SessionImpl::Step SessionImpl::place_frame(Reading& reading,
     place_part(batch);
     return Step::kTook;
   }
-  in_flight_[in_flight_count_++] = InFlight{.reading = std::move(shared),
-                                            .frame = std::move(frame),
-                                            .stream = is_derived ? reading.stream : nullptr};
+  in_flight_.reserve(Batch::kMaxMessages);  // once: who only produces has none
+  in_flight_.push_back(InFlight{.reading = std::move(shared),
+                                .frame = std::move(frame),
+                                .stream = is_derived ? reading.stream : nullptr});
   return Step::kTook;
 }
 
@@ -664,7 +663,7 @@ bool SessionImpl::place_part(Batch& batch) {
   batch.bytes += head + own + data.size();
   parts_.data_sent += data.size();
   const bool last = ++part.index == part.count;
-  in_flight_[in_flight_count_++] = InFlight{parts_.reading, parts_.frame, parts_.stream, last};
+  in_flight_.push_back(InFlight{parts_.reading, parts_.frame, parts_.stream, last});
   if (last) parts_ = PartsOut{};
   return true;
 }
@@ -743,8 +742,7 @@ void SessionImpl::check_claims(Monotonic now) {
 /// ones. Then their memory is what others could have.
 SessionImpl::Held SessionImpl::held_in_flight() {
   Held held;
-  for (std::size_t i = 0; i < in_flight_count_; ++i) {
-    const InFlight& flight = in_flight_[i];
+  for (const InFlight& flight : in_flight_) {
     const std::uint64_t position = flight.frame.info().position;
     const frame::FrameRing& ring =
         flight.stream ? flight.stream->ring() : *flight.reading->channel->ring;
@@ -759,7 +757,7 @@ SessionImpl::Held SessionImpl::held_in_flight() {
 }
 
 void SessionImpl::check_stall(Monotonic now) {
-  if (!in_batch_ || in_flight_count_ == 0) return;
+  if (!in_batch_ || in_flight_.empty()) return;
   const Monotonic end = batch_moved_ + hub_.options.stall_timeout;
   const Monotonic end_in_shrink = std::min(end, batch_moved_ + kStallInShrink);
   if (now < end_in_shrink) return arm(end_in_shrink);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::size_t kHelloBytes =
     9 * 1024;  // its strings fit; before it is accepted, a peer costs less than 16 KiB
-constexpr std::size_t kHelloText = 12 * 1024;  // as JSON, where it needs no escapes
 constexpr std::size_t kHeadStep = 4 * 1024;  // the head is looked at again after so many more bytes
 constexpr std::size_t kHeadBytes = 64 * 1024 + 64;
 constexpr auto kHelloTag = std::byte{0x0a};
@@ -138,11 +137,10 @@ Taken SessionImpl::feed_part(std::span<const std::byte> chunk) {
 /// What a control message that begins like this may have.
 std::size_t SessionImpl::control_limit(std::span<const std::byte> first) const {
   const std::uint64_t schema = hub_.options.max_schema_bytes;
+  if (state_ == State::kNeedHello) return kHelloBytes;
   if (!is_flat()) {
-    if (state_ == State::kNeedHello) return kHelloBytes;
     return kControlBytes + (first.front() == kAdvertiseTag ? schema : 0);
   }
-  if (state_ == State::kNeedHello) return kHelloText;
   return kControlBytes + (begins_as_advertise(first) ? (schema + 2) / 3 * 4 : 0);
 }
 

@@ -289,7 +289,7 @@ void SessionImpl::on_unsubscribe(std::uint32_t id) {
   subscription.ending = true;
   subscription.postponed.reset();
   for (const auto& reading : subscription.readings) unqueue(*reading);
-  const bool running = (in_batch_ && in_flight_count_ > 0) || parts_.reading;
+  const bool running = (in_batch_ && !in_flight_.empty()) || parts_.reading;
   if (!running) finish_subscription(subscription);
 }
 

@@ -211,7 +211,7 @@ def test_wrong_options_are_code_2_with_one_sentence(tmp_path):
     state = tmp_path / "state"
     state.write_text("something else\n")
     for arguments, says in [
-            (["send", "--to", "grpc://h:9090", "--channel", "a", file], "grpc://"),
+            (["send", "--to", "ws+flat://h:8080", "--channel", "a", file], "ws+flat://"),
             (["send", "--to", "ws+flat://h", "--channel", "a", file], "ws+flat://"),
             (["send", "--to", "http://h", "--channel", "a", file], "ws://"),
             (["send", "--to", url, "--channel", "a"], "nothing to send"),
