@@ -164,7 +164,7 @@ class Walk final : public nlohmann::json_sax<nlohmann::json> {
            (" " + std::string(opaque_) + " ").find(" " + std::string(name) + " ") !=
                std::string::npos;
   }
-  bool refuse(std::string why) {
+  bool refuse(const std::string& why) {
     if (!look.fault) look.fault = cut_detail(why);
     return false;
   }

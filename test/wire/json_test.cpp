@@ -18,6 +18,8 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
+const std::string kNoFault;
+
 /// What parse_json() made of a text: the body's name, or why there is none.
 std::string kind_of(const ClientMessage& message) {
   if (std::holds_alternative<Malformed>(message)) return "MALFORMED";
@@ -54,7 +56,7 @@ void judge_rows(const std::vector<Row>& rows) {
     } else {
       CHECK(detail.find(row.says) != std::string::npos);
     }
-    CHECK(test::judge_json(row.text) == "");
+    CHECK(test::judge_json(row.text) == kNoFault);
   }
 }
 
@@ -334,7 +336,7 @@ TEST_CASE("whatever protobuf prints of a control message is read back", "[wire][
     std::string text;
     REQUIRE(google::protobuf::util::MessageToJsonString(message, &text, options).ok());
     INFO("round " << round << ": " << text);
-    REQUIRE(test::judge_json(text) == "");
+    REQUIRE(test::judge_json(text) == kNoFault);
     const ClientMessage parsed = parse_json(text);
     if (message.has_frame() || message.has_part()) {
       CHECK(kind_of(parsed) == (message.has_frame() ? "frame" : "part"));
@@ -350,7 +352,7 @@ TEST_CASE("whatever protobuf prints of a control message is read back", "[wire][
       ++read;
     }
     for (int damages = 0; damages < 2; ++damages)
-      REQUIRE(test::judge_json(test::damage(text, random)) == "");
+      REQUIRE(test::judge_json(test::damage(text, random)) == kNoFault);
   }
   CHECK(read > 500);
 }
