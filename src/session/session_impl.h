@@ -141,6 +141,8 @@ class SessionImpl final : public Session {
   Flow finish(FrameInProgress& frame, bool envelope) SB_REQUIRES(role_);
   Flow finish_whole(std::span<const std::byte> bytes, bool envelope) SB_REQUIRES(role_);
   Flow finish_flat_tail(FrameInProgress& frame) SB_REQUIRES(role_);
+  void keep_flat_tail(FrameInProgress& frame, std::span<const std::byte> bytes) SB_REQUIRES(role_);
+  std::optional<std::string> judge_flat_tail(FrameInProgress& frame) SB_REQUIRES(role_);
   std::size_t control_limit(std::span<const std::byte> first) const SB_REQUIRES(role_);
   Taken feed_part(std::span<const std::byte> chunk) SB_REQUIRES(role_);
   Taken feed_control(std::span<const std::byte> chunk) SB_REQUIRES(role_);

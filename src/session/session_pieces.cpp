@@ -244,6 +244,7 @@ Taken SessionImpl::feed(FrameInProgress& frame, std::span<const std::byte> chunk
         return {chunk.size(), Flow::kContinue};
       }
       case Stage::kDiscard:
+        if (is_flat() && frame.have_head) keep_flat_tail(frame, rest);
         frame.arrived += rest.size();
         return {chunk.size(), Flow::kContinue};
     }
@@ -475,6 +476,9 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
     case Stage::kDiscard:
       if (frame.have_head && frame.arrived < frame.head.data_offset + frame.head.data_bytes)
         return refuse_malformed("the message ends inside the payload's data");
+      if (is_flat() && frame.have_head) {
+        if (auto malformed = judge_flat_tail(frame)) return refuse_malformed(std::move(*malformed));
+      }
       malformed_in_a_row_ = 0;
       if (!frame.have_head && !envelope) {  // what the parts said of it is all that is known
         frame.head.channel = transfer_.channel;
@@ -492,19 +496,37 @@ Flow SessionImpl::finish(FrameInProgress& frame, bool envelope) {
   return Flow::kContinue;
 }
 
+/// Of a flat frame that is refused already: what a #meta says may come before that answer.
+void SessionImpl::keep_flat_tail(FrameInProgress& frame, std::span<const std::byte> bytes) {
+  if (frame.head.meta_bytes == 0) return;
+  const std::uint64_t begin = frame.head.data_offset + frame.head.data_bytes;
+  const std::uint64_t before = begin - std::min(begin, frame.arrived);
+  append(frame.tail, bytes.subspan(std::min<std::uint64_t>(before, bytes.size())));
+}
+
+/// A #meta that came behind the data, as if it had been there when the head was judged: a sentence
+/// where it is malformed, else the outcome may change.
+std::optional<std::string> SessionImpl::judge_flat_tail(FrameInProgress& frame) {
+  if (auto malformed = wire::read_flat_tail(frame.tail, frame.head))
+    return std::move(malformed->detail);
+  if (auto verdict = wire::check_head(frame.head, frame_limits()); !verdict.ok())
+    frame.outcome = reject(verdict.code, std::move(verdict.detail));
+  return std::nullopt;
+}
+
 /// The data of a flat frame is in its place; a #meta came behind it.
 Flow SessionImpl::finish_flat_tail(FrameInProgress& frame) {
   if (frame.tail.size() != frame.head.tail_bytes)
     return refuse_malformed("the message ends before its blocks do");
   if (!frame.tail.empty()) {
-    if (auto malformed = wire::read_flat_tail(frame.tail, frame.head)) {
+    if (auto malformed = judge_flat_tail(frame)) {
       frame.room.reset();
-      return refuse_malformed(std::move(malformed->detail));
+      return refuse_malformed(std::move(*malformed));
     }
-    if (auto verdict = wire::check_head(frame.head, frame_limits()); !verdict.ok()) {
+    if (frame.outcome.what == Outcome::What::kReject) {
       frame.room.reset();
       malformed_in_a_row_ = 0;
-      refuse_frame(frame.head, reject(verdict.code, std::move(verdict.detail)));
+      refuse_frame(frame.head, frame.outcome);
       return Flow::kContinue;
     }
     wire::store_head(frame.head, hub_.clock.wall_ns(), frame.room.head());
