@@ -1,5 +1,6 @@
 // scripts/bench.sh [group] [--json FILE]: prints a table of values beside their peers'. Asserts
 // nothing.
+#include "grpc_callback.h"
 #include "report.h"
 
 #include <fmt/core.h>
@@ -19,13 +20,15 @@ int main(int argc, char** argv) {
       {"ingest", ingest},
       {"fanout", fan_out},
       {"latency", latency},
-      {"idle", idle}};
+      {"idle", idle},
+      {"grpc", grpc_road}};  // last: what forks after it would have its threads gone
   Settings settings;
   settings.simbridge = SIMBRIDGE_BINARY;
   std::string wanted, json;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     const char* next = i + 1 < argc ? argv[i + 1] : "";
+    if (word == kServeCallback) serve_callback();
     if (word == "--json") {
       json = next;
       ++i;
@@ -36,9 +39,10 @@ int main(int argc, char** argv) {
       settings.seconds = std::max(0.05, std::atof(next));
       ++i;
     } else if (word.starts_with("-")) {
-      fmt::print(stderr,
-                 "bench [ring|memory|ingest|fanout|latency|idle] [--json FILE] [--repetitions N] "
-                 "[--seconds S]\n");
+      fmt::print(
+          stderr,
+          "bench [ring|memory|ingest|fanout|latency|idle|grpc] [--json FILE] [--repetitions N] "
+          "[--seconds S]\n");
       return 2;
     } else {
       wanted = word;

@@ -2,6 +2,7 @@
 // What: rows of a benchmark: a value, the peer's value of the same run, their ratio, the goal.
 // Owner: main.   Threads: one.
 #include <algorithm>
+#include <cstddef>
 #include <string>
 #include <vector>
 

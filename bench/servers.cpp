@@ -108,7 +108,7 @@ void wire(int listening) {
 
 }  // namespace
 
-std::unique_ptr<Child> start_bridge(const std::string& binary) {
+std::unique_ptr<Child> start_bridge(const std::string& binary, bool grpc) {
   return Child::run({binary,
                      "serve",
                      "--set",
@@ -125,7 +125,7 @@ std::unique_ptr<Child> start_bridge(const std::string& binary) {
                      "session.accept_rate=100000",
                      "--set",
                      "session.max_sessions=20000"},
-                    "ws://127.0.0.1:");
+                    grpc ? "grpc://127.0.0.1:" : "ws://127.0.0.1:");
 }
 std::unique_ptr<Child> start_raw_sink() {
   return Child::fork_server(raw_sink);

@@ -11,7 +11,8 @@ namespace simbridge::bench {
 /// Of the bridge that is measured. Once that much has passed, memory is used again and no longer
 /// asked for.
 inline constexpr std::size_t kBridgeBudget = std::size_t{256} << 20U;
-std::unique_ptr<Child> start_bridge(const std::string& binary);
+/// Its port is that of the WebSocket listener, or of gRPC's.
+std::unique_ptr<Child> start_bridge(const std::string& binary, bool grpc = false);
 /// Reads 256 KiB at a time into a cycling 64 MiB memfd mapping: the physical limit of ingest.
 std::unique_ptr<Child> start_raw_sink();
 /// Boost.Beast's stream with async_read and a flat_buffer.

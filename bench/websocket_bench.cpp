@@ -220,29 +220,33 @@ void ingest(const Settings& settings, Report& report) {
               .note = "uWebSockets is not packaged: not run"});
 }
 
+double websocket_fan_out_cost(const Settings& settings,
+                              std::size_t data_bytes,
+                              std::size_t consumers,
+                              double seconds) {
+  const auto bridge = start_bridge(settings.simbridge);
+  const Socket producer = open_session(bridge->port());
+  advertise(producer, false);
+  std::vector<Socket> sockets;
+  for (std::size_t c = 0; c < consumers; ++c) {
+    sockets.push_back(open_session(bridge->port()));
+    subscribe(sockets.back(), false);
+  }
+  const Readers readers(std::move(sockets));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  FrameBuffer buffer(data_bytes, data_bytes <= 1024 ? 32 * data_bytes : data_bytes);
+  return fan_out_cost(*bridge, readers, data_bytes, buffer.frames(), consumers, seconds, [&] {
+    producer.write_all(buffer.next());
+    drain(producer);
+  });
+}
+
 void fan_out(const Settings& settings, Report& report) {
   for (const std::size_t bytes : {std::size_t{1} << 10U, std::size_t{1} << 20U}) {
     for (const std::size_t consumers : {std::size_t{1}, std::size_t{8}, std::size_t{64}}) {
       std::vector<double> ours, theirs;
       for (int i = 0; i < settings.repetitions; ++i) {
-        {
-          const auto bridge = start_bridge(settings.simbridge);
-          const Socket producer = open_session(bridge->port());
-          advertise(producer, false);
-          std::vector<Socket> sockets;
-          for (std::size_t c = 0; c < consumers; ++c) {
-            sockets.push_back(open_session(bridge->port()));
-            subscribe(sockets.back(), false);
-          }
-          const Readers readers(std::move(sockets));
-          std::this_thread::sleep_for(std::chrono::milliseconds(100));
-          FrameBuffer buffer(bytes, bytes <= 1024 ? 32 * bytes : bytes);
-          ours.push_back(fan_out_cost(
-              *bridge, readers, bytes, buffer.frames(), consumers, settings.seconds, [&] {
-                producer.write_all(buffer.next());
-                drain(producer);
-              }));
-        }
+        ours.push_back(websocket_fan_out_cost(settings, bytes, consumers, settings.seconds));
         if (const auto nats = start_nats()) {
           const Socket producer(nats->port());
           producer.write_all(std::string("CONNECT {\"verbose\":false}\r\n"));
