@@ -21,6 +21,7 @@ int main(int argc, char** argv) {
       {"fanout", fan_out},
       {"latency", latency},
       {"idle", idle},
+      {"decimation", decimation},
       {"grpc", grpc_road}};  // last: what forks after it would have its threads gone
   Settings settings;
   settings.simbridge = SIMBRIDGE_BINARY;
@@ -39,10 +40,10 @@ int main(int argc, char** argv) {
       settings.seconds = std::max(0.05, std::atof(next));
       ++i;
     } else if (word.starts_with("-")) {
-      fmt::print(
-          stderr,
-          "bench [ring|memory|ingest|fanout|latency|idle|grpc] [--json FILE] [--repetitions N] "
-          "[--seconds S]\n");
+      fmt::print(stderr,
+                 "bench [ring|memory|ingest|fanout|latency|idle|decimation|grpc] [--json FILE] "
+                 "[--repetitions N] "
+                 "[--seconds S]\n");
       return 2;
     } else {
       wanted = word;

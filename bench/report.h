@@ -54,11 +54,18 @@ struct Settings {
   std::string simbridge;  // the daemon's binary
 };
 
+void decimation(const Settings& settings, Report& report);
 void ring(const Settings& settings, Report& report);
 void memory(const Settings& settings, Report& report);
 void ingest(const Settings& settings, Report& report);
 void fan_out(const Settings& settings, Report& report);
 void latency(const Settings& settings, Report& report);
 void idle(const Settings& settings, Report& report);
+void grpc_road(const Settings& settings, Report& report);
+/// Processor time of the bridge a delivery, in microseconds, by WebSocket.
+double websocket_fan_out_cost(const Settings& settings,
+                              std::size_t data_bytes,
+                              std::size_t consumers,
+                              double seconds);
 
 }  // namespace simbridge::bench

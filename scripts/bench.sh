@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench.sh [ring|memory|ingest|fanout|latency|idle|grpc] [--json FILE] [--repetitions N] [--seconds S]
+# bench.sh [ring|memory|ingest|fanout|latency|idle|decimation|grpc] [--json FILE] [--repetitions N] [--seconds S]
 # Builds release and prints values beside their peers', medians of interleaved runs. Asserts nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
