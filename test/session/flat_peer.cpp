@@ -2,6 +2,7 @@
 
 #include "simbridge/base/check.h"
 
+#include <fmt/format.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
@@ -135,6 +136,35 @@ std::string FlatPeer::answers() {
   for (const auto& message : std::exchange(control, {}))
     if (message.has_reject() || message.has_ack()) lines += message.ShortDebugString() + "\n";
   return lines;
+}
+
+FlatRoad::FlatRoad()
+    : bridge_(session::HubOptions{.accept_rate = 1e9, .max_channels = 100'000}), reader_(bridge_) {}
+
+FlatRoad::Outcome FlatRoad::play(const std::function<void(FlatPeer&)>& send) {
+  FlatPeer sensor(bridge_);
+  const std::string name = fmt::format("c{}", ++channel_);
+  sensor.text(
+      fmt::format(R"({{"advertise": {{"channel": 1, "name": "{}", "epoch": "7"}}}})", name));
+  reader_.subscribe(1, name);  // and no others: what is idle costs the reader something too
+  sensor.control.clear();
+  reader_.received.clear();
+  send(sensor);
+  Outcome outcome{.answers = sensor.answers(), .frame = {}};
+  if (sensor.closed) outcome.answers += "closed: " + sensor.closed->text;
+  while (auto frame = reader_.next_frame()) {
+    frame->clear_channel();
+    frame->clear_received_ns();
+    frame->clear_forwarded_ns();
+    frame->clear_result();
+    outcome.frame += frame->ShortDebugString();
+  }
+  sensor.disconnect();
+  bridge_.check_books();
+  reader_.unsubscribe(1);
+  reader_.pump();
+  SB_CHECK(bridge_.store->stats().ingest_held.count == 0, "no memory stays with who sent");
+  return outcome;
 }
 
 }  // namespace simbridge::test

@@ -56,4 +56,23 @@ class FlatPeer final : public session::Peer {
   std::optional<Monotonic> wake_at_;
 };
 
+/// A flat sensor sends, a peer of the protobuf road reads it unchanged; for many messages one after
+/// the other, each on a channel of its own.
+class FlatRoad {
+ public:
+  FlatRoad();
+  struct Outcome {
+    std::string answers;
+    std::string frame;  // as the reader gets it, less what differs from one time to the other
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+  };
+  /// What send(sensor) leads to. The books balance after it.
+  Outcome play(const std::function<void(FlatPeer&)>& send);
+
+ private:
+  TestBridge bridge_;
+  FakePeer reader_;
+  int channel_ = 0;
+};
+
 }  // namespace simbridge::test

@@ -12,8 +12,9 @@
 namespace simbridge::session {
 namespace {
 
-using test::FakePeer;
+using Outcome = test::FlatRoad::Outcome;
 using test::FlatPeer;
+using test::FlatRoad;
 using test::TestBridge;
 using wire::test::entry_at;
 using wire::test::FlatMessage;
@@ -104,57 +105,13 @@ std::map<std::string, std::string> messages() {
   };
 }
 
-struct Outcome {
-  std::string answers;
-  std::string frame;  // as another peer gets it unchanged
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
-
-/// One session sends, one of the protobuf road reads, for many messages one after the other.
-class Road {
- public:
-  Road() {
-    reader_.subscribe(1, "**");
-    reader_.pump();
-  }
-
-  template <typename Send>
-  Outcome play(Send send) {
-    FlatPeer sensor(bridge_);
-    sensor.text(R"({"advertise": {"channel": 1, "name": "c)" + std::to_string(++channel_) +
-                R"(", "epoch": "7"}})");
-    sensor.pump();
-    reader_.pump();
-    sensor.control.clear();
-    reader_.received.clear();
-    send(sensor);
-    Outcome outcome{.answers = sensor.answers(), .frame = {}};
-    while (auto frame = reader_.next_frame()) {
-      frame->clear_channel();
-      frame->clear_received_ns();
-      frame->clear_forwarded_ns();
-      frame->clear_result();
-      outcome.frame += frame->ShortDebugString();
-    }
-    sensor.disconnect();
-    bridge_.check_books();
-    CHECK(bridge_.store->stats().ingest_held.count == 0);
-    return outcome;
-  }
-
- private:
-  TestBridge bridge_{HubOptions{.accept_rate = 1e9, .max_channels = 100'000}};
-  FakePeer reader_{bridge_};
-  int channel_ = 0;
-};
-
 }  // namespace
 
 TEST_CASE("a flat message has the same end however it is cut", "[session][flat]") {
   const wire::test::QuietProtobuf quiet;
-  Road road;
   for (const auto& [what, bytes] : messages()) {
     INFO(what);
+    FlatRoad road;
     const Outcome whole = road.play([&](FlatPeer& sensor) { sensor.frame(bytes); });
     INFO(whole.answers << whole.frame);
     CHECK(whole.answers.find(whole.frame.empty() ? "reject" : "ack { channel: 1 sequence: 1") !=
@@ -187,7 +144,7 @@ TEST_CASE("a flat message has the same end however it is cut", "[session][flat]"
 TEST_CASE("a duplicate is one however it is cut, but not with a #meta that is broken",
           "[session][flat]") {
   const wire::test::QuietProtobuf quiet;
-  Road road;
+  FlatRoad road;
   const std::string first = cloud().encode();
   for (const std::string meta : {"{}", "{"}) {
     const std::string again = with_meta(cloud(), meta).encode();
@@ -208,7 +165,7 @@ TEST_CASE("a duplicate is one however it is cut, but not with a #meta that is br
 
 TEST_CASE("control as text has the same end however it is cut", "[session][flat]") {
   const wire::test::QuietProtobuf quiet;
-  Road road;
+  FlatRoad road;
   for (const std::string text : {R"({"subscribe": {"id": 1, "channel": "x"}})",
                                  R"({"subscribe": {"id": 0, "channel": "x"}})",
                                  R"({"advertise": {"channel": 0, "name": "x"}})",
