@@ -225,7 +225,7 @@ def test_wrong_options_are_code_2_with_one_sentence(tmp_path):
             (["watch", "--from", url, "a", "--history", "sometimes"], "sometimes"),
             (["watch", "--from", url, "a*", "--history", "from", "1:2"], "NAME=EPOCH:SEQ"),
             (["watch", "--from", url, "a", "--sha256"], "--json"),
-            (["info", "grpc://h"], "grpc://"),
+            (["info", "ws+flat://h"], "ws+flat://"),
             (["health", "ws://h"], "http://")]:
         code, out, err = run(*arguments)
         assert code == 2, (arguments, code, err)
