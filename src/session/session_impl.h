@@ -190,21 +190,6 @@ class SessionImpl final : public Session {
   bool tell_gaps(Reading& reading, Batch& batch) SB_REQUIRES(role_);
 
   bool place_control(const wire::ServerMessage& message, Batch& batch) SB_REQUIRES(role_);
-  /// The bytes that go out before the frame's data and behind it.
-  struct Wrapping {
-    std::uint64_t prefix_max = 0;
-    std::string meta;  // flat: a #meta that is due
-    [[nodiscard]] std::uint64_t suffix_max() const { return meta.empty() ? 0 : meta.size() + 7; }
-  };
-  [[nodiscard]] Wrapping wrapping_of(Reading& reading,
-                                     const frame::FrameRef& frame,
-                                     const wire::Outgoing& outgoing) SB_REQUIRES(role_);
-  [[nodiscard]] Reading::Meta meta_of(const frame::FrameRef& frame) SB_REQUIRES(role_);
-  void note_meta(Reading& reading, const frame::FrameRef& frame, bool sent) SB_REQUIRES(role_);
-  [[nodiscard]] OutMessage wrap(const Wrapping& wrapping,
-                                const frame::FrameRef& frame,
-                                const wire::Outgoing& outgoing,
-                                std::byte* place) const SB_REQUIRES(role_);
   void jump_queue(Reading& reading, std::uint64_t head) SB_REQUIRES(role_);
   void count_lost(Reading& reading, wire::GapReason reason, std::uint64_t frames) const
       SB_REQUIRES(role_);
@@ -221,12 +206,32 @@ class SessionImpl final : public Session {
                        std::uint64_t last,
                        wire::GapReason reason) SB_REQUIRES(role_);
   void leave_epoch(Reading& reading) SB_REQUIRES(role_);
-  void abandon_parts(wire::GapReason reason) SB_REQUIRES(role_);
   void move_cursor(Reading& reading, std::uint64_t to) SB_REQUIRES(role_);
-  bool place_part(Batch& batch) SB_REQUIRES(role_);
   void queue(Reading& reading) SB_REQUIRES(role_);
   void unqueue(Reading& reading) SB_REQUIRES(role_);
   [[nodiscard]] std::uint64_t peer_limit() const SB_REQUIRES(role_);
+  std::byte* scratch(std::size_t bytes) SB_REQUIRES(role_);
+  void release_scratch() SB_REQUIRES(role_);
+
+  // ---- session_wrap.cpp
+  /// The bytes that go out before the frame's data and behind it.
+  struct Wrapping {
+    std::uint64_t prefix_max = 0;
+    std::string meta;  // flat: a #meta that is due
+    [[nodiscard]] std::uint64_t suffix_max() const { return meta.empty() ? 0 : meta.size() + 7; }
+  };
+  [[nodiscard]] Wrapping wrapping_of(Reading& reading,
+                                     const frame::FrameRef& frame,
+                                     const wire::Outgoing& outgoing) SB_REQUIRES(role_);
+  static void note_meta(Reading& reading, const frame::FrameRef& frame, bool sent);
+  [[nodiscard]] OutMessage wrap(const Wrapping& wrapping,
+                                const frame::FrameRef& frame,
+                                const wire::Outgoing& outgoing,
+                                std::byte* place) const SB_REQUIRES(role_);
+  void abandon_parts(wire::GapReason reason) SB_REQUIRES(role_);
+  bool place_part(Batch& batch) SB_REQUIRES(role_);
+
+  // ---- session_claims.cpp
   void settle_claim(Reading& reading) SB_REQUIRES(role_);
   void watch_claim(Reading& reading) SB_REQUIRES(role_);
   void check_claims(Monotonic now) SB_REQUIRES(role_);
@@ -235,8 +240,6 @@ class SessionImpl final : public Session {
   };
   [[nodiscard]] Held held_in_flight() SB_REQUIRES(role_);
   void check_stall(Monotonic now) SB_REQUIRES(role_);
-  std::byte* scratch(std::size_t bytes) SB_REQUIRES(role_);
-  void release_scratch() SB_REQUIRES(role_);
 
   Hub::Impl& hub_;
   Peer& peer_;
