@@ -42,7 +42,9 @@ struct Entry {
 void put_entry(std::span<std::byte> out, std::size_t index, const Entry& entry) {
   const auto to = out.subspan(kHeaderBytes + index * kBlockBytes, kBlockBytes);
   std::ranges::fill(to, std::byte{0});
-  std::memcpy(to.data(), entry.name.data(), std::min(entry.name.size(), kNameBytes));
+  const auto name =
+      std::as_bytes(std::span(entry.name)).first(std::min(entry.name.size(), kNameBytes));
+  std::ranges::copy(name, to.begin());  // nothing, where it is empty
   put(to, kAtType, static_cast<std::uint8_t>(entry.type));
   put(to, kAtComponents, static_cast<std::uint8_t>(entry.components));
   put(to, kAtOffset, static_cast<std::uint32_t>(entry.offset));
