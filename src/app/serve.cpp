@@ -88,8 +88,11 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void keep_standar
   } while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd >= 0) syscall(SYS_close, fd);
 }
+// A constant: what it points to is code.
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 [[gnu::section(".preinit_array"),
   gnu::used]] void (*const kBeforeAll)(int, char**, char**) = &keep_standard_descriptors;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 /// For scripts: the ports that the kernel chose. One line a listener, complete when the last one is
 /// there. Whoever has closed our standard output does not want to know.

@@ -90,6 +90,9 @@ struct Outgoing {
 
 class GrpcLine final : public Line {
  public:
+  GrpcLine() = default;
+  GrpcLine(const GrpcLine&) = delete;
+  GrpcLine& operator=(const GrpcLine&) = delete;
   ~GrpcLine() override { abort(); }
 
   std::optional<ConnectFailure> open(const Url& url, const LineOptions& options) {
@@ -189,13 +192,16 @@ class GrpcLine final : public Line {
     bool ok = false;
     while (queue_.Next(&seen, &ok)) {
     }
-    if (aborted_ && closed_->code != 1000 && closed_->reason.empty())
+    if (closed_ && aborted_ && closed_->code != 1000 && closed_->reason.empty())
       closed_->reason = "closed by us";
   }
 
  private:
   enum class Step : std::uintptr_t { kState = 1, kStart, kRead, kWritten, kFinished };
-  static void* tag(Step step) { return reinterpret_cast<void*>(step); }
+  static void* tag(Step step) {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): gRPC's tags are pointers, and none is followed
+    return reinterpret_cast<void*>(step);
+  }
 
   static ConnectFailure failure(const Url& url, std::string_view why) {
     return {.error = {.code = ErrorCode::kUnavailable,

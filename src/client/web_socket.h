@@ -21,6 +21,8 @@ class WebSocket final : public Line {
  public:
   static std::expected<std::unique_ptr<WebSocket>, ConnectFailure> connect(
       const Url& url, const LineOptions& options);
+  WebSocket(const WebSocket&) = delete;
+  WebSocket& operator=(const WebSocket&) = delete;
   ~WebSocket() override;
 
   void send(std::string head,

@@ -14,13 +14,13 @@
 
 namespace simbridge::cloud {
 
-template <std::size_t kSize>
+template <std::size_t Size>
 using UnsignedOf = std::conditional_t<
-    kSize == 1,
+    Size == 1,
     std::uint8_t,
-    std::conditional_t<kSize == 2,
+    std::conditional_t<Size == 2,
                        std::uint16_t,
-                       std::conditional_t<kSize == 4, std::uint32_t, std::uint64_t>>>;
+                       std::conditional_t<Size == 4, std::uint32_t, std::uint64_t>>>;
 
 constexpr std::uint8_t swapped(std::uint8_t bits) {
   return bits;

@@ -71,7 +71,7 @@ void VoxelMap::make_room(std::uint32_t points) {
     use_slots(std::min(kSlotsMax, std::max(4 * (mask_ + 1), std::bit_ceil(cells * kSlotsPerCell))));
 }
 
-template <bool kExactly>
+template <bool Exactly>
 bool VoxelMap::find_any(const KeyBlock& keys,
                         std::uint32_t points,
                         std::uint32_t first_point,
@@ -104,7 +104,7 @@ bool VoxelMap::find_any(const KeyBlock& keys,
         ids[i] = id;
         break;
       }
-      if (slot.tag == tag && (!kExactly || cells[slot.id].key == keys.key[i])) {
+      if (slot.tag == tag && (!Exactly || cells[slot.id].key == keys.key[i])) {
         ids[i] = slot.id;
         break;
       }

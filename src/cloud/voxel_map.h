@@ -76,7 +76,7 @@ class VoxelMap {
   struct Hashed {
     std::array<std::uint32_t, kBlockPoints> home, tag;
   };
-  template <bool kExactly>
+  template <bool Exactly>
   bool find_any(const KeyBlock& keys,
                 std::uint32_t points,
                 std::uint32_t first_point,

@@ -128,7 +128,7 @@ class Call final : public Recipient, public std::enable_shared_from_this<Call> {
  private:
   enum class What : std::uint8_t { kArrived, kDone, kRead, kWritten, kFinished };
   struct Rpc;
-  struct Tag;
+  struct Tag;  // NOLINT(cppcoreguidelines-virtual-class-destructor): final, its base's is protected
   void happened(What what, bool ok);
   void maybe_over();
 

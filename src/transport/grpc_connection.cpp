@@ -181,12 +181,14 @@ class Connection final : public Logic, public session::Peer {
   void took(Inbound::Took answer) {
     if (answer != Inbound::Took::kTooLarge || ending_) return;
     broken_ = true;
+    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): it is what answered
     ending_ = CloseReason{CloseKind::kTooLarge, inbound_->too_large()};
     close_deadline_ = now() + around_.close_timeout;
   }
 
   void settle() SB_REQUIRES(role_) {
     if (!session_) return;
+    // NOLINTBEGIN(bugprone-unchecked-optional-access): who has a session has what feeds it
     do {
       while (std::exchange(resume_wanted_, false) && inbound_->paused()) took(inbound_->resume());
       pump();
@@ -195,6 +197,7 @@ class Connection final : public Logic, public session::Peer {
       reading_ = true;
       call_.read();
     }
+    // NOLINTEND(bugprone-unchecked-optional-access)
     arm();
   }
 
@@ -243,10 +246,11 @@ class Connection final : public Logic, public session::Peer {
 
   void finish() {
     finishing_ = true;
-    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): the caller has looked
+    // NOLINTBEGIN(bugprone-unchecked-optional-access): the caller has looked
     const Code code = code_of(ending_->kind);
     around_.metrics.endings[static_cast<unsigned>(code)].add();
     call_.finish({.code = code, .text = ending_->text, .retry_after = {}});
+    // NOLINTEND(bugprone-unchecked-optional-access)
   }
 
   void report_progress() SB_REQUIRES(role_) {

@@ -58,7 +58,7 @@ class Hold {
 
  private:
   ~Hold();
-  static void let_go(void* hold);
+  static void let_go(void* given);
 
   static constexpr std::uint32_t kOwner = 1U << 31U;
   static constexpr std::uint32_t kWanted = 1U << 30U;

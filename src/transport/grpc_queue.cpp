@@ -15,6 +15,7 @@
 namespace simbridge::transport::rpc {
 namespace {
 
+// NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): of the poller's own thread
 thread_local const Queue* current = nullptr;
 
 gpr_timespec after(nanoseconds time) {

@@ -57,6 +57,7 @@ class Recipient {
   Recipient() = default;
 
  private:
+  // NOLINTNEXTLINE(cppcoreguidelines-virtual-class-destructor): final, its base's is protected
   friend class Queue;
   // acq_rel/release: who wins the exchange writes the two below; the poller has read them when it
   // clears the flag.

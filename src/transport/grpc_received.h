@@ -16,6 +16,8 @@ class Received {
  public:
   Received();
   explicit Received(grpc::ByteBuffer& message);  // which is empty afterwards
+  Received(const Received&) = delete;
+  Received& operator=(const Received&) = delete;
   Received(Received&&) noexcept;
   Received& operator=(Received&&) noexcept;
   ~Received();

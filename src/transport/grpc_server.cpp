@@ -121,6 +121,8 @@ class Server final : public GrpcListener, private Call::Waiting {
                 .lent = std::make_shared<Lent>(),
                 .close_timeout = options.close_timeout},
         side_{.info = info_, .most = options.max_side_calls} {}
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
   ~Server() override { stop(); }
 
   Result<void> listen(unsigned pollers) {

@@ -147,12 +147,13 @@ class Handshake final : public Live, public std::enable_shared_from_this<Handsha
     stage_ = Stage::kGone;
     timer_.cancel();
     // Registered anew before this entry goes, so that the count never dips.
-    // NOLINTNEXTLINE(bugprone-unchecked-optional-access): accept() took the place
+    // NOLINTBEGIN(bugprone-unchecked-optional-access): ask_to_come_in() took the place
     start_connection(around_,
                      Descriptor(socket_.release()),
                      std::move(*place_),
                      upgrade_.chosen().encoding,
                      upgrade_.rest());
+    // NOLINTEND(bugprone-unchecked-optional-access)
     entry_ = {};
   }
 

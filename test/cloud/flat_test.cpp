@@ -27,7 +27,9 @@ DecimatedCloud flat_of(const CloudView& view, Request request = {}) {
   request.output = Output::kFlat;
   DecimatedCloud out;
   REQUIRE(make_cpu_decimator()->decimate(view, request, out).has_value());
-  REQUIRE(test::difference(out, test::decimate_naively(view, request)) == "");
+  const std::string difference = test::difference(out, test::decimate_naively(view, request));
+  INFO(difference);
+  REQUIRE(difference.empty());
   return out;
 }
 

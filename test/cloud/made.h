@@ -45,6 +45,7 @@ struct Made {
             .row_step = static_cast<std::uint32_t>(step * rows.size()),
             .data = data};
   }
+  ~Made() = default;
   Made(const Made&) = delete;
   Made& operator=(const Made&) = delete;
 };

@@ -24,7 +24,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using session::CloseKind;
-using session::CloseReason;
 using session::Flow;
 using std::chrono::steady_clock;
 
@@ -76,8 +75,8 @@ struct Bridge {
     listener = std::move(*made);
   }
   [[nodiscard]] std::shared_ptr<grpc::Channel> channel(
-      grpc::ChannelArguments arguments = {}) const {
-    return rpc_channel(listener->port(), std::move(arguments));
+      const grpc::ChannelArguments& arguments = {}) const {
+    return rpc_channel(listener->port(), arguments);
   }
   [[nodiscard]] static bool wait_until(const std::function<bool()>& condition) {
     const auto deadline = steady_clock::now() + 20s;
