@@ -34,6 +34,8 @@ class HubDoor final : public rpc::Door {
 class Listener final : public GrpcListener, private IoPool::Follower {
  public:
   Listener(IoPool& pool, session::Hub& hub) : pool_(pool), door_(hub) {}
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
   ~Listener() override { stop(); }
 
   Result<void> listen(const GrpcOptions& options, InfoSource info, metrics::GrpcMetrics& metrics) {

@@ -34,8 +34,8 @@ Received& Received::operator=(Received&& other) noexcept {
   return *this;
 }
 
-Received::Received(grpc::ByteBuffer& message) : bytes_(message.Length()) {
-  slices_ = std::move(spare<Slices>());
+Received::Received(grpc::ByteBuffer& message)
+    : slices_(std::move(spare<Slices>())), bytes_(message.Length()) {
   if (!slices_) slices_ = std::make_unique<Slices>();
   static_cast<void>(message.Dump(&slices_->all));
   message.Clear();

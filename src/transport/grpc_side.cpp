@@ -24,9 +24,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 /// One of so many side calls.
 class Place {
  public:
-  explicit Place(Side& side) : side_(side) {
-    had_ = side_.open.fetch_add(1, std::memory_order_relaxed) < side_.most;
-  }
+  explicit Place(Side& side)
+      : side_(side), had_(side.open.fetch_add(1, std::memory_order_relaxed) < side.most) {}
   ~Place() { side_.open.fetch_sub(1, std::memory_order_relaxed); }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
@@ -77,7 +76,7 @@ class SideCall : public Logic {
   virtual void on_no_request() {
     end({.code = Code::kInvalidArgument, .text = "the call has no request", .retry_after = {}});
   }
-  void end(Ending ending) {
+  void end(const Ending& ending) {
     if (std::exchange(ended_, true)) return;
     call_.finish(ending);
   }
