@@ -255,8 +255,8 @@ Result<std::vector<std::string>> check_config(const Config& config) {
   };
   const std::array<Listener, 3> listeners{
       {{kWebSocketPort, kWebSocketBind}, {kGrpcPort, kGrpcBind}, {kAdminPort, kAdminBind}}};
-  for (auto later = listeners.begin(); later != listeners.end(); ++later) {
-    for (auto earlier = listeners.begin(); earlier != later; ++earlier) {
+  for (const auto* later = listeners.begin(); later != listeners.end(); ++later) {
+    for (const auto* earlier = listeners.begin(); earlier != later; ++earlier) {
       const std::uint16_t port = config.port(later->port);
       if (port == 0 || port != config.port(earlier->port) ||
           config.text(later->bind) != config.text(earlier->bind)) {

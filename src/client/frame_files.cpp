@@ -139,7 +139,7 @@ Result<FrameFiles> FrameFiles::open(const std::filesystem::path& folder) {
 Result<std::filesystem::path> FrameFiles::write(std::string_view channel,
                                                 const v1::Frame& frame) const {
   if (!frame.has_cloud() || frame.cloud().codec() != v1::CODEC_RAW) return std::filesystem::path();
-  const auto path = folder_ / file_name_of(channel, frame.epoch(), frame.sequence());
+  auto path = folder_ / file_name_of(channel, frame.epoch(), frame.sequence());
   const auto records = to_records(raw_cloud_of(frame));
   if (!records)
     return fail(ErrorCode::kInvalid,

@@ -10,8 +10,8 @@
 namespace simbridge::client {
 namespace {
 
-template <typename T, std::size_t kCount>
-using Words = std::array<std::pair<std::string_view, T>, kCount>;
+template <typename T, std::size_t Count>
+using Words = std::array<std::pair<std::string_view, T>, Count>;
 
 constexpr Words<Sampling, 5> kSamplings{{{"centroid", Sampling::kVoxelCentroid},
                                          {"nearest", Sampling::kVoxelNearest},
@@ -25,8 +25,8 @@ std::unexpected<Error> wrong(std::string text) {
   return fail(ErrorCode::kInvalid, std::move(text));
 }
 
-template <typename T, std::size_t kCount>
-Result<T> one_of(std::string_view flag, const std::string& word, const Words<T, kCount>& words) {
+template <typename T, std::size_t Count>
+Result<T> one_of(std::string_view flag, const std::string& word, const Words<T, Count>& words) {
   if (word.empty()) return T{};
   std::string known;
   for (const auto& [name, meaning] : words) {

@@ -27,13 +27,13 @@ struct Judged {
   bool finite, zero, inside;
 };
 
-template <bool kBounded, typename T>
+template <bool Bounded, typename T>
 SB_INLINE Judged judge(T fx, T fy, T fz, const Filter& filter) {
   Judged judged{};
   judged.finite = fits(fx) & fits(fy) & fits(fz);
   judged.zero = (fx == 0) & (fy == 0) & (fz == 0);
   judged.inside = true;
-  if constexpr (kBounded) {
+  if constexpr (Bounded) {
     const double x = fx;
     const double y = fy;
     const double z = fz;
@@ -45,7 +45,7 @@ SB_INLINE Judged judge(T fx, T fy, T fz, const Filter& filter) {
   return judged;
 }
 
-template <bool kBounded, typename T>
+template <bool Bounded, typename T>
 SB_INLINE void select(const CoordinateBlock<T>& in,
                       std::uint32_t points,
                       const Filter& filter,
@@ -56,7 +56,7 @@ SB_INLINE void select(const CoordinateBlock<T>& in,
   std::uint64_t region = 0;
   const bool keep_invalid = !filter.drop_invalid;
   for (std::uint32_t i = 0; i < points; ++i) {
-    const Judged judged = judge<kBounded>(in.x[i], in.y[i], in.z[i], filter);
+    const Judged judged = judge<Bounded>(in.x[i], in.y[i], in.z[i], filter);
     const bool valid = judged.finite & !judged.zero;
     nonfinite += static_cast<std::uint64_t>(!judged.finite);
     zero += static_cast<std::uint64_t>(judged.zero);
@@ -70,7 +70,7 @@ SB_INLINE void select(const CoordinateBlock<T>& in,
   dropped.region += region;
 }
 
-template <bool kBounded, typename T>
+template <bool Bounded, typename T>
 SB_INLINE void keys(const CoordinateBlock<T>& in,
                     std::uint32_t points,
                     const Filter& filter,
@@ -82,7 +82,7 @@ SB_INLINE void keys(const CoordinateBlock<T>& in,
   std::uint64_t region = 0;
   std::uint64_t extent = 0;
   for (std::uint32_t i = 0; i < points; ++i) {
-    const Judged judged = judge<kBounded>(in.x[i], in.y[i], in.z[i], filter);
+    const Judged judged = judge<Bounded>(in.x[i], in.y[i], in.z[i], filter);
     const double x = kernels::quanta_of(in.x[i], grid.scale, grid.base_quanta[0]);
     const double y = kernels::quanta_of(in.y[i], grid.scale, grid.base_quanta[1]);
     const double z = kernels::quanta_of(in.z[i], grid.scale, grid.base_quanta[2]);
@@ -107,23 +107,24 @@ SB_INLINE void keys(const CoordinateBlock<T>& in,
 }
 
 // One function for each level, type and kind of filter: the body is inlined into each.
+// NOLINTBEGIN(bugprone-macro-parentheses): an attribute cannot stand in them
 #define SB_STAGES(attribute, name)                                           \
-  template <bool kBounded, typename T>                                       \
+  template <bool Bounded, typename T>                                        \
   attribute void select_##name(const CoordinateBlock<T>& in,                 \
                                std::uint32_t points,                         \
                                const Filter& filter,                         \
                                std::array<std::uint8_t, kBlockPoints>& keep, \
                                Dropped& dropped) {                           \
-    select<kBounded>(in, points, filter, keep, dropped);                     \
+    select<Bounded>(in, points, filter, keep, dropped);                      \
   }                                                                          \
-  template <bool kBounded, typename T>                                       \
+  template <bool Bounded, typename T>                                        \
   attribute void keys_##name(const CoordinateBlock<T>& in,                   \
                              std::uint32_t points,                           \
                              const Filter& filter,                           \
                              const Grid& grid,                               \
                              KeyBlock& out,                                  \
                              Dropped& dropped) {                             \
-    keys<kBounded>(in, points, filter, grid, out, dropped);                  \
+    keys<Bounded>(in, points, filter, grid, out, dropped);                   \
   }
 SB_STAGES(, baseline)
 #if defined(__x86_64__)
@@ -131,25 +132,26 @@ SB_STAGES(SB_V3, v3)
 SB_STAGES(SB_V4, v4)
 #endif
 #undef SB_STAGES
+// NOLINTEND(bugprone-macro-parentheses)
 
-template <bool kBounded, typename T, typename... Args>
+template <bool Bounded, typename T, typename... Args>
 void select_at(Level level, const CoordinateBlock<T>& in, Args&&... args) {
 #if defined(__x86_64__)
-  if (level == Level::kV4) return select_v4<kBounded>(in, args...);
-  if (level == Level::kV3) return select_v3<kBounded>(in, args...);
+  if (level == Level::kV4) return select_v4<Bounded>(in, args...);
+  if (level == Level::kV3) return select_v3<Bounded>(in, args...);
 #endif
   static_cast<void>(level);
-  select_baseline<kBounded>(in, args...);
+  select_baseline<Bounded>(in, args...);
 }
 
-template <bool kBounded, typename T, typename... Args>
+template <bool Bounded, typename T, typename... Args>
 void keys_at(Level level, const CoordinateBlock<T>& in, Args&&... args) {
 #if defined(__x86_64__)
-  if (level == Level::kV4) return keys_v4<kBounded>(in, args...);
-  if (level == Level::kV3) return keys_v3<kBounded>(in, args...);
+  if (level == Level::kV4) return keys_v4<Bounded>(in, args...);
+  if (level == Level::kV3) return keys_v3<Bounded>(in, args...);
 #endif
   static_cast<void>(level);
-  keys_baseline<kBounded>(in, args...);
+  keys_baseline<Bounded>(in, args...);
 }
 
 template <typename T>

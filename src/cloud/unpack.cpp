@@ -7,7 +7,7 @@
 namespace simbridge::cloud {
 namespace {
 
-template <typename Raw, bool kSwap, typename T>
+template <typename Raw, bool Swap, typename T>
 void gather_run(const std::array<const std::byte*, 3>& from,
                 const std::array<std::uint64_t, 3>& step,
                 std::uint32_t points,
@@ -17,16 +17,16 @@ void gather_run(const std::array<const std::byte*, 3>& from,
   const std::byte* y = from[1];
   const std::byte* z = from[2];
   for (std::uint32_t i = to; i < to + points; ++i) {
-    out.x[i] = static_cast<T>(load<Raw>(x, kSwap));
-    out.y[i] = static_cast<T>(load<Raw>(y, kSwap));
-    out.z[i] = static_cast<T>(load<Raw>(z, kSwap));
+    out.x[i] = static_cast<T>(load<Raw>(x, Swap));
+    out.y[i] = static_cast<T>(load<Raw>(y, Swap));
+    out.z[i] = static_cast<T>(load<Raw>(z, Swap));
     x += step[0];
     y += step[1];
     z += step[2];
   }
 }
 
-template <typename Raw, bool kSwap, typename T>
+template <typename Raw, bool Swap, typename T>
 void gather(const Layout& layout,
             std::uint32_t first,
             std::uint32_t points,
@@ -36,13 +36,13 @@ void gather(const Layout& layout,
   while (done < points) {  // row by row
     const std::uint32_t left_in_row = layout.width - (first + done) % layout.width;
     const std::uint32_t run = std::min(points - done, left_in_row);
-    gather_run<Raw, kSwap>({layout.at(layout.axes[0], first + done),
-                            layout.at(layout.axes[1], first + done),
-                            layout.at(layout.axes[2], first + done)},
-                           step,
-                           run,
-                           done,
-                           out);
+    gather_run<Raw, Swap>({layout.at(layout.axes[0], first + done),
+                           layout.at(layout.axes[1], first + done),
+                           layout.at(layout.axes[2], first + done)},
+                          step,
+                          run,
+                          done,
+                          out);
     done += run;
   }
 }

@@ -78,8 +78,8 @@ bool VoxelMap::find_any(const KeyBlock& keys,
                         CellIds& ids) {
   make_room(points);
   if (overfull_) return false;
-  Hashed
-      hashed;  // NOLINT(cppcoreguidelines-pro-type-member-init): as far as it is used, it is filled
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): filled as far as it is used
+  Hashed hashed;
   for (std::uint32_t i = 0; i < points; ++i) {
     const std::uint64_t product = keys.key[i] * kernels::kGolden;
     hashed.home[i] = static_cast<std::uint32_t>(product >> shift_);
