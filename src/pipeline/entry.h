@@ -48,7 +48,7 @@ constexpr Entry with_one_less(Entry entry) {
 }
 /// The whole position of which the low 32 bits are known: the newest below head.
 constexpr std::uint64_t whole_position(std::uint32_t low, std::uint64_t head) {
-  const std::uint64_t behind = static_cast<std::uint32_t>(static_cast<std::uint32_t>(head) - low);
+  const std::uint64_t behind = static_cast<std::uint32_t>(head) - low;
   return head - behind;
 }
 

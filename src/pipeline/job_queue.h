@@ -11,16 +11,16 @@
 
 namespace simbridge::pipeline {
 
-/// Each cell carries a turn: cell i takes its n-th value at turn n * kCapacity + i, and gives it
+/// Each cell carries a turn: cell i takes its n-th value at turn n * Capacity + i, and gives it
 /// away at that plus one. Who moves an end by compare-exchange owns the cell until he stores its
 /// next turn.
-template <typename Job, std::size_t kCapacity>
+template <typename Job, std::size_t Capacity>
 class JobQueue {
-  static_assert((kCapacity & (kCapacity - 1)) == 0, "turns wrap by a mask");
+  static_assert((Capacity & (Capacity - 1)) == 0, "turns wrap by a mask");
 
  public:
   JobQueue() {
-    for (std::size_t i = 0; i < kCapacity; ++i)
+    for (std::size_t i = 0; i < Capacity; ++i)
       cells_[i].turn.store(i, std::memory_order_relaxed);  // before any other thread sees it
   }
   JobQueue(const JobQueue&) = delete;
@@ -64,7 +64,7 @@ class JobQueue {
           std::optional<Job> job(std::move(cell.job));
           cell.job = Job{};
           // release: pairs with the acquire in push().
-          cell.turn.store(place + kCapacity, std::memory_order_release);
+          cell.turn.store(place + Capacity, std::memory_order_release);
           return job;
         }
       } else if (turn <= place) {
@@ -83,14 +83,14 @@ class JobQueue {
   }
 
  private:
-  static constexpr std::uint64_t kMask = kCapacity - 1;
+  static constexpr std::uint64_t kMask = Capacity - 1;
   struct Cell {
     std::atomic<std::uint64_t> turn{0};
     Job job;
   };
   alignas(64) std::atomic<std::uint64_t> in_{0};
   alignas(64) std::atomic<std::uint64_t> out_{0};
-  alignas(64) std::array<Cell, kCapacity> cells_;
+  alignas(64) std::array<Cell, Capacity> cells_;
 };
 
 }  // namespace simbridge::pipeline
