@@ -32,6 +32,7 @@ struct Recording {
             .row_step = pcd.point_step * pcd.width,
             .data = std::as_bytes(std::span(pcd.data))};
   }
+  ~Recording() = default;
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 };
