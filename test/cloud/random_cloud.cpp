@@ -43,9 +43,9 @@ const std::array<std::string, 24> kNames{
     "reflectivity"};
 constexpr std::array kLeafs{0.05, 0.1, 0.25, 1.0, 3.7, 1e-3, 1e6, 1e-12, 1e30};
 
-template <std::size_t kCount, typename T>
-const T& any_of(const Draw& draw, const std::array<T, kCount>& all) {
-  return all[draw(kCount)];
+template <std::size_t Count, typename T>
+const T& any_of(const Draw& draw, const std::array<T, Count>& all) {
+  return all[draw(Count)];
 }
 
 double coordinate(const Draw& draw) {

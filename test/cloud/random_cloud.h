@@ -20,6 +20,7 @@ struct RandomCloud {
   cloud::CloudView view;
 
   RandomCloud(const Draw& draw, std::uint32_t points_max);
+  ~RandomCloud() = default;
   RandomCloud(const RandomCloud&) = delete;
   RandomCloud& operator=(const RandomCloud&) = delete;
 
