@@ -86,7 +86,7 @@ class JobQueue {
   static constexpr std::uint64_t kMask = Capacity - 1;
   struct Cell {
     std::atomic<std::uint64_t> turn{0};
-    Job job;
+    Job job{};
   };
   alignas(64) std::atomic<std::uint64_t> in_{0};
   alignas(64) std::atomic<std::uint64_t> out_{0};
