@@ -472,11 +472,12 @@ inline constexpr Metric kGrpcMessages{.name = "simbridge_transport_grpc_messages
                                       .help = "Messages of Bridge.Connect, whole.",
                                       .label = "direction",
                                       .values = kDirections};
-inline constexpr Metric kGrpcBytes{.name = "simbridge_transport_grpc_bytes_total",
-                                   .type = Type::kCounter,
-                                   .help = "Bytes of these messages, HTTP/2's framing not included.",
-                                   .label = "direction",
-                                   .values = kDirections};
+inline constexpr Metric kGrpcBytes{
+    .name = "simbridge_transport_grpc_bytes_total",
+    .type = Type::kCounter,
+    .help = "Bytes of these messages, HTTP/2's framing not included.",
+    .label = "direction",
+    .values = kDirections};
 inline constexpr Metric kGrpcEndings{
     .name = "simbridge_transport_grpc_endings_total",
     .type = Type::kCounter,
@@ -486,8 +487,9 @@ inline constexpr Metric kGrpcEndings{
 inline constexpr Metric kGrpcPollers{
     .name = "simbridge_transport_grpc_pollers",
     .type = Type::kGauge,
-    .help = "Threads that poll a completion queue; above the permits while queues that are not "
-            "wanted any more still have calls."};
+    .help =
+        "Threads that poll a completion queue; above the permits while queues that are not "
+        "wanted any more still have calls."};
 inline constexpr Metric kGrpcPermits{.name = "simbridge_transport_grpc_permits",
                                      .type = Type::kGauge,
                                      .help = "How many of them may handle events at one time."};
@@ -501,7 +503,8 @@ inline constexpr Metric kIoThreads{.name = "simbridge_transport_io_threads",
 inline constexpr Metric kPipelineStreams{
     .name = "simbridge_pipeline_streams",
     .type = Type::kGauge,
-    .help = "Different (channel, quality) pairs that somebody subscribes to; each is computed once."};
+    .help =
+        "Different (channel, quality) pairs that somebody subscribes to; each is computed once."};
 inline constexpr Metric kPipelineThreads{.name = "simbridge_pipeline_threads",
                                          .type = Type::kGauge,
                                          .help = "Threads that decimate (decimate.threads)."};
