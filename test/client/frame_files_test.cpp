@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 #include <fmt/format.h>
 
-#include <stdlib.h>
+#include <stdlib.h>  // NOLINT(modernize-deprecated-headers): mkdtemp() is POSIX
 
 #include <cstring>
 #include <filesystem>
@@ -272,7 +272,7 @@ TEST_CASE("watch asks for the quality and writes each cloud that comes", "[clien
                    .count = 3},
                   console) == 0);
   CHECK(bridge.finish().empty());
-  std::fclose(lines);
+  CHECK(std::fclose(lines) == 0);
   CHECK(asked.leaf() == 0.2);
   CHECK(asked.output() == v1::OUTPUT_FLAT);
   CHECK(std::filesystem::exists(folder.path / "out" / "lidar_front-9-000001.pcd"));
